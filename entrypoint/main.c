@@ -30,8 +30,8 @@ static int run_relay(const struct pl_invocation *call)
     return pl_relay_run(&call->words, call->environment);
 }
 
-/* Whether train has arguments, which it does not take. SageMaker's own `train` is none: an image whose entry point is
- * `paceline train` gets it. */
+/* Whether train has arguments, which it refuses. SageMaker passes `train` to an image whose entry point is `paceline
+ * train`: that word does not count. */
 static bool has_train_words(const char *word, const struct pl_strv *words)
 {
     return strcmp(word, "train") == 0 && words->count > 0 &&
@@ -171,8 +171,8 @@ static int print_help(int argc, char **argv, const struct pl_environment *enviro
     return EXIT_SUCCESS;
 }
 
-/* The image's BASH_ENV makes the first shell start the job. The job's own shells are ordinary shells, so it is
- * removed; `paceline info` does that itself. */
+/* The image's BASH_ENV makes the first shell start the job. The job's own shells are ordinary shells, so the variable
+ * is removed; `paceline info` removes it itself. */
 static void forget_bash_env(struct pl_environment *environment)
 {
     if (strcmp(basename(pl_environment_get_or(environment, "BASH_ENV", "")), "bash-env.sh") == 0) {
@@ -198,7 +198,7 @@ static enum pl_status complete_base_dir(struct pl_environment *environment, stru
     return pl_environment_set(environment, "SAGEMAKER_BASE_DIR", pl_text_string(&path), reterr);
 }
 
-/* Of a wrong level the settings' check tells. */
+/* The settings' check reports a wrong level. */
 static void set_log_level(const struct pl_environment *environment)
 {
     enum pl_log_level level = PL_LOG_INFO;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The options of the verbs, each in one row: its name, the name of its value (words with | between them are all that it
- * can be; NULL: it has none), the text of help, and where the value goes in the struct of the program that reads it
- * (base/options.h). verbs.c makes of the rows what help, the manual page and the shells' completions print, and the
- * program what its parser reads: {PL_SYNC_OPTIONS(PL_OPTION) PL_OPTIONS_END}. Options that only Paceline itself gives
- * follow in the program's own table. Those of `paceline demo`, a script, stand in verbs.c.
+ * The options of the verbs. Each row has the option's name, the name of its value (NULL: no value; words with | between
+ * them: one of these words), its help text, and the member of the program's struct that receives the value
+ * (base/options.h). verbs.c prints help, the manual page and the shells' completions from the rows. Each program makes
+ * its parser's table from them: {PL_SYNC_OPTIONS(PL_OPTION) PL_OPTIONS_END}. Options that only Paceline itself passes
+ * follow in the program's own table. The options of `paceline demo`, a script, are in verbs.c.
  *
  * Test  tests/unit/entrypoint/test_options_once.py, tests/unit/entrypoint/test_pages.sh
  */

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * print_pages man|bash|zsh: prints the manual page, or a shell's completion, from the table of verbs. The build uses
- * it.
- */
+/* print_pages man|bash|zsh: prints, for the build, the manual page or a shell's completion from the verbs' table. */
 #include "entrypoint/verbs.h"
 
 #include <stdlib.h>

@@ -331,7 +331,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
         PL_TRY(pl_watch_hook_python(environment, call->self_path, reterr));
     }
     place = place_of(environment);
-    if (workers_of(environment) == 0) { /* a parameter server does it for its workers */
+    if (workers_of(environment) == 0) { /* a parameter server takes FIFOs for its workers itself */
         PL_TRY(pl_rundir_take_fifos(run_dir, &place, environment, reterr));
     }
     if (run_dir) {
@@ -342,10 +342,10 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
                                : number_of(environment, NAMES("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"), 0);
     options.local_size = local_size_of(environment, 0);
     if (options.rank != 0) {
-        pl_environment_unset(environment, PL_KEPT_VARIABLE); /* process 1's memory for rank 0 */
+        pl_environment_unset(environment, PL_KEPT_VARIABLE); /* this memory of process 1 is for rank 0 only */
     }
     if (strcmp(settings.rank_tags, "rank") == 0 || (by_torchrun && strcmp(settings.rank_tags, "auto") == 0)) {
-        snprintf(tag, sizeof(tag), "[rank%d]: ", options.rank); /* as torch writes it before a traceback */
+        snprintf(tag, sizeof(tag), "[rank%d]: ", options.rank); /* the tag that torch writes before a traceback */
         options.tag = tag;
     }
     options.progress_ns = settings.progress_ns;

@@ -72,7 +72,7 @@ static void log_start(const struct pl_job *job, const struct pl_launch_plan *pla
            job->current_host, hosts > 1 ? pl_launch_plan_role_text(plan->role) : "only host");
 }
 
-/* What only the first attempt of a job does with its plan. */
+/* Run the plan's parts that only the first attempt of a job runs. */
 static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct pl_job *job,
                                 const struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -86,7 +86,7 @@ static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct p
 }
 
 /* Do on this host everything that comes before its program. The plan is complete before a step of it runs, and is what
- * `paceline plan` prints. Code, steps and probes are the first attempt's. */
+ * `paceline plan` prints. Only the first attempt fetches code and runs steps and probes. */
 static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_launch_plan *plan,
                               struct pl_error *reterr)
 {
@@ -105,7 +105,7 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
     if (first) {
         pl_supervise_start_sync(supervisor);
     }
-    /* ranks that another host starts need this host's name; a program of its own waits for all names */
+    /* ranks that another host starts need this host's name; a program of this host waits for all names */
     return plan->role == PL_LAUNCH_PLAN_WORKER && plan->link == PL_LAUNCH_PLAN_LINK_NEEDED
                ? pl_peers_resolve(supervisor, false, reterr)
                : PL_OK;
@@ -124,7 +124,7 @@ static enum pl_status set_attempt(const struct pl_job *job, const struct pl_rest
 }
 
 /* Run an attempt of the job that has been read: from here on the supervisor handles signals and children.
- * `*stop_number` is the signal that has asked for the end before, or 0; on return also one that came while it ran. */
+ * `*stop_number` is the signal that asked for the end before, or 0; on return also one that came meanwhile. */
 static int run_attempt(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure,
                        struct pl_restarts *restarts, int *stop_number)
 {
@@ -139,7 +139,7 @@ static int run_attempt(const struct pl_job *job, struct pl_signals *signals, str
     if (restarts->number > 0) {
         pl_host_go(&supervisor.state, PL_HOST_PREPARING);
     }
-    if (*stop_number != 0) { /* it wins over what else has come meanwhile */
+    if (*stop_number != 0) { /* this stop takes precedence over other events */
         pl_supervise_stop(&supervisor, *stop_number, false);
     } else if (restarts->lost[0] != '\0') {
         pl_supervise_fail(&supervisor, "%s", restarts->lost);
@@ -178,7 +178,7 @@ static int run_job(const struct pl_invocation *call, const struct pl_job *job, s
     int exit_code = run_attempt(job, signals, failure, &restarts, stop_number);
 
     while (restarts.again) {
-        pl_failure_close(failure); /* what a host has written there was not the end */
+        pl_failure_close(failure); /* a failure file that was written before was not final */
         open_outputs(call, failure);
         exit_code = run_attempt(job, signals, failure, &restarts, stop_number);
     }

@@ -11,7 +11,7 @@
 
 enum { COLUMNS = 100, LEAST_GAP = 2, MOST_NAME_COLUMNS = 26, EXIT_CODE_COLUMNS = 15 };
 
-/* What help prints of a row; where the value goes is for the program alone. */
+/* The parts of a row that help prints: all but where the value goes, which only the program needs. */
 #define HELP(option, argument, words, ...) {option, argument, words},
 #define OPTIONS(rows)                                                                                                  \
     .options = (const struct pl_verb_option[]){rows(HELP)},                                                            \
@@ -70,8 +70,8 @@ const struct pl_verb pl_verbs[] = {
      .arguments = "",
      .text = "Print the environment variables that `paceline train` adds for the program.",
      .examples = "paceline env | jq -r .SM_HOSTS"},
-    {.name = "rank"},  /* what mpirun and torchrun start */
-    {.name = "relay"}, /* mpirun's ssh */
+    {.name = "rank"},  /* mpirun and torchrun start it */
+    {.name = "relay"}, /* sshd and mpirun start it */
     {.name = "demo",
      .program = "paceline-demo",
      .summary = "train a digit classifier here, as a job would, to try Paceline",
@@ -238,10 +238,10 @@ const struct pl_verb pl_verbs[] = {
              "Nothing is deleted on S3.",
      OPTIONS(PL_SYNC_OPTIONS),
      .examples = "paceline sync /opt/ml/checkpoints s3://bucket/job-7/checkpoints"},
-    {.name = "keys", .program = "paceline-keys"},     /* ssh keys from a secret */
-    {.name = "split", .program = "paceline-split"},   /* a channel in Pipe Mode, for ranks */
-    {.name = "unpack", .program = "paceline-unpack"}, /* a job's archive of code */
-    {.name = "world", .program = "paceline-world"},   /* the runtime's part of info */
+    {.name = "keys", .program = "paceline-keys"},     /* makes ssh keys from a secret */
+    {.name = "split", .program = "paceline-split"},   /* divides a channel in Pipe Mode among ranks */
+    {.name = "unpack", .program = "paceline-unpack"}, /* unpacks a job's archive of code */
+    {.name = "world", .program = "paceline-world"},   /* prints the runtime's part of info */
 };
 
 const size_t pl_verbs_count = PL_ARRAY_ITEMS(pl_verbs);
@@ -256,8 +256,8 @@ const struct pl_verb *pl_verbs_find(const char *name)
     return NULL;
 }
 
-/* Print words of `text` in lines that begin at column `indent`; the first continues a line that is there. A newline in
- * the text and spaces at the start of a line stay. */
+/* Print words of `text` in lines that begin at column `indent`; the first continues the present line. A newline in the
+ * text and spaces at the start of a line stay. */
 static void print_wrapped(const char *text, size_t indent, FILE *out)
 {
     size_t column = indent;

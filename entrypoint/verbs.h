@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The table of what `paceline VERB` can be. `paceline help`, each `--help`, the manual page and the shells' completions
- * are printed from it.
+ * The table of the verbs of `paceline`. `paceline help`, each `--help`, the manual page and the shells' completions are
+ * printed from it.
  *
  * Test  tests/unit/entrypoint/test_verbs.c, tests/integration/command_line.py, tests/integration/installed.sh
  */
@@ -14,14 +14,14 @@
 
 struct pl_verb_option {
     const char *name;  /* "--rate" */
-    const char *value; /* the word that follows it: "BYTES"; alternatives are "efa|tcp|any"; NULL: no word */
+    const char *value; /* the word after the option: "BYTES"; alternatives are "efa|tcp|any"; NULL: no word */
     const char *text;  /* one paragraph */
 };
 
 struct pl_verb {
     const char *name;
     const char *program;   /* file in libexec; NULL: the front binary itself */
-    bool needs_words;      /* without arguments it is a wrong command line */
+    bool needs_words;      /* the verb is refused if it has no arguments */
     const char *summary;   /* one line; NULL: only Paceline itself starts this verb, and help does not list it */
     const char *arguments; /* words after the name, one line for each form */
     const char *text;      /* paragraphs before the options; NULL: none */
@@ -32,7 +32,7 @@ struct pl_verb {
 
 struct pl_verb_exit_code {
     const char *code; /* "0", "128 + N" */
-    const char *text; /* when */
+    const char *text; /* when a verb ends with this code */
 };
 
 /** The exit codes of all verbs; the last has a NULL as its code. */
@@ -59,7 +59,7 @@ void pl_verbs_print_help(const char *name, FILE *out);
 enum pl_status pl_verbs_read(const char *name, const struct pl_option *table, int argc, char **argv, void *options,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The command line is refused, and the log tells why; or the status is PL_END. Returns the exit code. */
+/** Logs why the command line is refused, unless `status` is PL_END. Returns the exit code. */
 int pl_verbs_refuse(enum pl_status status, const struct pl_error *error);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Which Paceline this is. It is linked into the programs that say so alone, since it differs with each commit.
+ * The version of Paceline. Only programs that print it are linked with it, because it differs with each commit.
  *
  * Test  tests/unit/entrypoint/test_version.sh, tests/integration/command_line.py
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Typed reading of a configuration file: a value of another type is an error that names the place. */
+/** Reads a configuration file with typed values. A value of another type is an error that names its line and column. */
 #ifndef PL_ENTRYPOINT_JOB_CONFIG_H
 #define PL_ENTRYPOINT_JOB_CONFIG_H
 
@@ -18,10 +18,10 @@ enum pl_status pl_config_wrong(const char *path, const struct pl_python_json *no
 /** A member of an object: a text, or a list. */
 struct pl_config_member {
     const char *name;
-    const char **text;                  /* set to the text, or */
-    const struct pl_python_json **list; /* set to the list */
-    const char *fallback;               /* stands for a text that is absent or null */
-    bool is_optional;                   /* NULL if it is absent, null, or an empty text */
+    const char **text;                  /* receives the text; NULL: the member is a list */
+    const struct pl_python_json **list; /* receives the list; NULL: the member is a text */
+    const char *fallback;               /* the text if the member is absent or null */
+    bool is_optional;                   /* the text or list is NULL if the member is absent, null or an empty text */
 };
 
 /** Read `count` members of `object`, which has been read from the file `path`. Errors: PL_INVALID. */

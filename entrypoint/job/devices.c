@@ -93,7 +93,7 @@ static int listed_gpus(const char *root)
 struct pl_devices pl_devices_count(const char *root, const char *instance_type)
 {
     PL_AUTO_DIRECTORY DIR *dev = open_below(root, "dev");
-    bool control = false; /* without it, a container cannot use the devices that the driver lists for the whole host */
+    bool control = false; /* the driver's control node exists; without it, a container cannot use the listed devices */
     struct pl_devices devices = {.gpus = 0};
     const struct dirent *entry;
 
@@ -150,7 +150,7 @@ void pl_devices_efa(const char *root, struct pl_devices_efa *ret_efa)
 
     *ret_efa = (struct pl_devices_efa){.count = 0};
     snprintf(pattern, sizeof(pattern), "%s/sys/class/infiniband/*", root);
-    glob(pattern, 0, NULL, &found); /* in alphabetical order */
+    glob(pattern, 0, NULL, &found); /* glob() sorts alphabetically */
     for (size_t i = 0; i < found.gl_pathc; i++) {
         if (is_efa(found.gl_pathv[i])) {
             add_efa(found.gl_pathv[i], ret_efa);

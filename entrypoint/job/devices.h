@@ -20,14 +20,15 @@ struct pl_devices {
 };
 
 /**
- * Count the devices below `root` ("" for this machine). NVIDIA's as `nvidia-smi --list-gpus` does: whole devices, even
- * if they are cut into MIG instances, whatever CUDA_VISIBLE_DEVICES says. These are the files /dev/nvidiaN that the
- * container runtime makes. If there is only the driver's control node, because the other files are made at first use,
- * the driver's list counts. Neuron cores: 64 for a trn2.48xlarge, else the sum of the devices /dev/neuronN.
+ * Count the devices below `root` ("" for this machine). GPUs are counted as `nvidia-smi --list-gpus` counts: whole
+ * devices, even if they are cut into MIG instances, whatever CUDA_VISIBLE_DEVICES says. These are the files
+ * /dev/nvidiaN that the container runtime makes. If there is only the driver's control node, because other files are
+ * made at first use, the driver's list counts. Neuron cores: 64 for a trn2.48xlarge, else the sum of the devices
+ * /dev/neuronN.
  */
 struct pl_devices pl_devices_count(const char *root, const char *instance_type);
 
-/** Elastic Fabric Adapters: EC2's network devices for RDMA. The device tells whether it is one. */
+/** Elastic Fabric Adapters (EFA): EC2's network devices for RDMA. */
 struct pl_devices_efa {
     int count;           /* adapters that the kernel has */
     char name[32];       /* name of the first adapter in alphabetical order, "" if there is none */
@@ -35,7 +36,7 @@ struct pl_devices_efa {
     uint64_t sent_bytes; /* bytes sent by all adapters since they were started */
 };
 
-/** Looks for adapters below `root`, in /sys/class/infiniband of Linux's driver `efa`. Without one all is zero. */
+/** Looks for adapters of Linux's driver `efa`, in /sys/class/infiniband below `root`. All is zero if there is none. */
 void pl_devices_efa(const char *root, struct pl_devices_efa *ret_efa);
 
 #endif

@@ -63,7 +63,7 @@ static const char *after_word(const char *text, const char *word)
 
 /*
  * A command may name Paceline itself, for an image whose shell starts the SDK's script. With `paceline train` the
- * hyperparameters name the program. With `paceline -- COMMAND` the rest is the command. If the command were run
+ * hyperparameters name the program. With `paceline -- COMMAND`, COMMAND is the command. If the command were run
  * unchanged, it would start itself without end.
  */
 static const char *without_paceline(const char *command, bool *ret_named)
@@ -227,7 +227,7 @@ static bool is_inside(const struct pl_job *job)
 }
 
 /* Warn if the SDK's script has started Paceline: the image's shell would have started it as process 1. The message says
- * what is lost. */
+ * what does not work then. */
 static void note_script(struct pl_job *job)
 {
     const char *start = pl_environment_get_or(job->process, "BASH_ENV", NULL);
@@ -338,7 +338,7 @@ enum pl_status pl_drivers_choose_program(struct pl_job *job, struct pl_error *re
     if (!drivers->source) {
         return PL_OK;
     }
-    if (job->settings.trial) { /* in a trial, the sweep decides how many processes it has */
+    if (job->settings.trial) { /* the sweep decides how many processes a trial has */
         drivers->launch = PL_DRIVERS_LAUNCH_OPEN;
         drivers->processes_per_host = 0;
         drivers->mpi_options = NULL;

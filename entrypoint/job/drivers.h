@@ -23,10 +23,10 @@ struct pl_drivers {
     /* sourcecode.json; NULL if the job comes from elsewhere, and then no other field is set */
     struct pl_python_json *source;
     struct pl_python_json *distributed; /* distributed.json; an empty object if there is none */
-    const char *directory;              /* the channel sm_drivers */
-    const char *script;                 /* its sm_train.sh */
+    const char *directory;              /* path of the channel sm_drivers */
+    const char *script;                 /* path of sm_train.sh in this channel */
     const char *entry_script;           /* NULL if there is none, or if there is a command, which takes precedence */
-    const char *source_dir;             /* its path on the user's machine; NULL if the job brings no code */
+    const char *source_dir;             /* path of the code on the user's machine; NULL if the job brings no code */
     const char *archive;                /* the archive (.tar.gz) in the code directory that holds the code, or NULL */
     const char *requirements;           /* a file in the code directory; NULL if nothing is to be installed */
     /* a command for a shell, followed by its quoted arguments; NULL if there is none, or if it is `paceline train` */
@@ -53,8 +53,8 @@ enum pl_status pl_drivers_read(struct pl_job *job, struct pl_error *reterr) PL_M
 void pl_drivers_done(struct pl_drivers *drivers);
 
 /*
- * What counts if both these files and hyperparameters say it: the files take precedence, and
- * hyperparameters decide what they leave open. Values without an effect are listed in job->conflicts.
+ * The files take precedence over hyperparameters, and hyperparameters decide what the files leave open. Values without
+ * an effect are listed in job->conflicts.
  */
 
 /** Choose program, command, code directory and requirements. Call it after the hyperparameters have been read. */

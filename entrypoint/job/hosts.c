@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the job's hosts and their groups, chooses those of the distribution, and counts the processes of each. */
+/* Reads the job's hosts and groups, chooses the distribution's hosts, and counts the processes of each host. */
 #include "entrypoint/job/job.h"
 
 #include "base/memory.h"
@@ -91,7 +91,7 @@ enum pl_status pl_hosts_read(struct pl_job *job, struct pl_error *reterr)
     };
     const enum pl_status status = pl_config_read(path, true, &job->resource, reterr);
 
-    if (status == PL_NOT_FOUND) { /* each job has it */
+    if (status == PL_NOT_FOUND) { /* each job has this file */
         pl_error_set(reterr, status,
                      "there is no job here: '%.200s' does not exist. SageMaker writes it; `paceline demo` runs a job "
                      "without SageMaker",
@@ -196,7 +196,7 @@ static enum pl_status order_hosts(const struct pl_job *job, struct pl_strv *host
     }
     for (size_t first = 0; first < hosts->count; first++) {
         if (!hosts->items[first]) {
-            continue; /* it stands next to its neighbours already */
+            continue; /* this host is next to its neighbours already */
         }
         ordered[placed++] = PL_TAKE(hosts->items[first]);
         for (size_t i = first + 1; i < hosts->count; i++) {
@@ -230,7 +230,7 @@ enum pl_status pl_hosts_choose(struct pl_job *job, struct pl_error *reterr)
     }
     PL_TRY(pl_pool_check(&job->pool, reterr));
     job->master_host = chosen->count > 0 ? chosen->items[0] : job->hosts.items[0];
-    /* Studio's local mode has another name for this host: host_index says which it is */
+    /* Studio's local mode has another name for this host: host_index is this host's index */
     job->distribution_index = pl_strv_find(chosen, job->hosts.items[job->host_index]);
     if (job->distribution_index < 0 && pl_strv_find(&job->distribution_groups, job->group_name) >= 0) {
         return pl_error_set(
@@ -346,7 +346,7 @@ enum pl_status pl_hosts_count_processes(struct pl_job *job, struct pl_error *ret
     const struct pl_python_json *counts = pl_python_json_member(job->framework, per_host);
     const int hosts = job->distribution_hosts.count > 0 ? (int)job->distribution_hosts.count : 1;
     int64_t sum;
-    int named = job->drivers.processes_per_host; /* from version 3 of the SDK, for every host */
+    int named = job->drivers.processes_per_host; /* the number in the files of version 3 of the SDK, for every host */
 
     if (by_server) {
         counts = NULL; /* one server per host, which starts the workers of its host */

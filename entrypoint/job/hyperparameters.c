@@ -13,7 +13,7 @@
 static const char sagemaker_prefix[] = "sagemaker_";
 static const char paceline_prefix[] = "paceline_";
 
-/* Reserved names that no variable of their own shows. */
+/* Reserved names that have no variable of their own. */
 static const char *const consumed[] = {
     "sagemaker_program",        "sagemaker_submit_directory",    "sagemaker_enable_cloudwatch_metrics",
     "sagemaker_region",         "sagemaker_container_log_level", "sagemaker_job_name",
@@ -31,8 +31,8 @@ const struct pl_hyperparameters_launch pl_hyperparameters_launch_names[] = {
     {.name = NULL},
 };
 
-/* Other names that SageMaker, its SDK and the toolkit know. Paceline reads the first of them. The rest have no effect,
- * but are not mistakes. */
+/* Other names that SageMaker, its SDK and the toolkit know. Paceline reads the first of them. The others have no
+ * effect, but are not mistakes. */
 static const char *const framework[] = {
     "sagemaker_mpi_num_of_processes_per_host",
     "sagemaker_mpi_num_processes",

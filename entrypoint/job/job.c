@@ -194,7 +194,7 @@ static bool read_python_level(const struct pl_python_json *value, enum pl_log_le
 {
     static const struct {
         const char *name;
-        double most; /* numbers up to here */
+        double most; /* the largest number of this level */
         enum pl_log_level level;
     } levels[] = {{"DEBUG", 10, PL_LOG_DEBUG},
                   {"INFO", 20, PL_LOG_INFO},
@@ -282,7 +282,7 @@ static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
     pl_devices_efa("", &efa);
     job->efa = efa.count > 0;
     PL_TRY(pl_hosts_choose(job, reterr));
-    if (job->distribution_hosts.count < 2) { /* the program of one host has nobody to share a server with */
+    if (job->distribution_hosts.count < 2) { /* a program on one host has no other host to share a server with */
         job->launches &= ~(unsigned)PL_JOB_PARAMETER_SERVER;
     }
     return pl_hosts_count_processes(job, reterr);

@@ -52,7 +52,7 @@ enum pl_job_launch {
 };
 
 struct pl_job {
-    struct pl_pool pool;                  /* the memory of its texts and lists */
+    struct pl_pool pool;                  /* owns the texts and lists of the job */
     const struct pl_environment *process; /* the container's environment at start; not owned, outlives the job */
     const char *self_path;                /* absolute path of the paceline binary; not owned */
     struct pl_job_paths paths;
@@ -73,11 +73,11 @@ struct pl_job {
     size_t channels_count;
 
     struct pl_python_json *checkpoint_config; /* checkpointconfig.json; an empty object if there is no file */
-    const char *checkpoint_dir;               /* its LocalPath; NULL if it has none */
+    const char *checkpoint_dir;               /* LocalPath of checkpointconfig.json; NULL if it has none */
 
     /* hyperparameters.json, each value decoded once */
     struct pl_python_json *hyperparameters; /* the user's: name -> typed value, in file order */
-    struct pl_python_json *framework;       /* the sagemaker_* that Paceline does not use: SM_FRAMEWORK_PARAMS */
+    struct pl_python_json *framework;       /* the sagemaker_* that Paceline does not use; for SM_FRAMEWORK_PARAMS */
     struct pl_python_json *platform;        /* every sagemaker_*, and the other reserved names */
     struct pl_python_json *setting_values;  /* "PACELINE_NAME": text, of paceline_*; the environment wins */
     struct pl_job_settings settings;
@@ -87,7 +87,7 @@ struct pl_job {
     struct pl_strv conflicts; /* sentences about values that have no effect because of the SDK's files */
 
     /* derived */
-    const char *program; /* the name as given; NULL if none is */
+    const char *program; /* the program's name as the job gives it; NULL if it names none */
     /* the program of sagemaker_program, if SAGEMAKER_PROGRAM overrides it with another one; else NULL */
     const char *overridden_program;
     /* the arguments after `--`, or the SDK's command, which is run instead of a program; usually empty */
@@ -107,19 +107,19 @@ struct pl_job {
     const char *master_host;           /* first distribution host, else first host */
     int distribution_index;            /* this host's index in distribution_hosts; -1 if it is not one of them */
     int host_index;                    /* this host's index in hosts */
-    /* the hosts outside the distribution, which end when it ends; only if its groups are named */
+    /* hosts outside the distribution, which end when the distribution ends; empty unless it names groups */
     struct pl_strv outside_hosts;
-    int processes_per_host; /* the number on this host, at least 1 */
-    int *host_processes;    /* the number on each distribution host; 0: only the host itself knows, by its devices */
-    int named_processes;    /* sagemaker_mpi_num_processes; 0 if absent */
-    int processes;          /* the sum over all distribution hosts */
+    int processes_per_host;          /* number of processes on this host, at least 1 */
+    int *host_processes;             /* number on each distribution host; 0: not known yet, the host will report it */
+    int named_processes;             /* sagemaker_mpi_num_processes; 0 if absent */
+    int processes;                   /* the sum over all distribution hosts */
     enum pl_log_level own_log_level; /* level of Paceline's own lines */
     int devices;                     /* GPUs, else Neuron cores, else 1 */
     int cpus;
-    int cpu_limit; /* how many of them this container can keep busy; 0: all */
+    int cpu_limit; /* number of CPUs that this container can keep busy; 0: all */
     int gpus;
     int neuron_cores;
-    bool efa;        /* this host has an adapter, whatever its instance type */
+    bool efa;        /* this host has an EFA adapter, whatever its instance type */
     bool is_check;   /* this is not the job itself but the check of its hosts: see check/check.h */
     bool is_partial; /* pl_job_new_partial() made it */
 };
@@ -175,7 +175,7 @@ bool pl_job_has_program(const struct pl_job *job, const char *name);
  * which of them named the program. */
 void pl_job_set_arguments(struct pl_job *job);
 
-/* The parts of pl_job_new(), which also others ask: hosts.c, hyperparameters.c. */
+/* The parts of pl_job_new() that other files call too: hosts.c, hyperparameters.c. */
 
 /** Read resourceconfig.json. Errors as pl_job_new(). */
 enum pl_status pl_hosts_read(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
@@ -184,13 +184,14 @@ enum pl_status pl_hosts_read(struct pl_job *job, struct pl_error *reterr) PL_MUS
 const char *pl_hosts_group_name(const struct pl_python_json *group);
 
 /**
- * Choose the hosts of a job whose launches are known: those of the distribution's groups in file order, or all hosts if
- * the file has no groups, and those outside it.
+ * Choose the distribution's hosts, in a job whose launches are known: the hosts of its groups in file order, or all
+ * hosts if the file has no groups. All other hosts become outside_hosts.
  *
  * The hosts of one capacity unit in the file's `topology` have the fast links of an UltraServer between them, and ranks
- * send most data to their neighbours: they are put next to each other, at the place of the first of them. Otherwise the
- * order stays, and the first host remains the first. `topology` is a list of {"hostName": TEXT, "capacityUnitId":
- * TEXT}. If an entry has another form, or a host has no entry, its unit is not known, and the host stays where it is.
+ * send most data to their neighbours. So these hosts are put next to each other, at the index of the first of them.
+ * Otherwise the order stays, and the first host remains the first. `topology` is a list of {"hostName": TEXT,
+ * "capacityUnitId": TEXT}. If an entry has another form, or a host has no entry, its unit is not known, and the host
+ * stays where it is.
  */
 enum pl_status pl_hosts_choose(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -207,7 +208,7 @@ enum pl_status pl_hosts_count_processes(struct pl_job *job, struct pl_error *ret
 /** Returns the number of processes on all hosts of the distribution, whatever sagemaker_mpi_num_processes says. */
 int64_t pl_hosts_sum_processes(const struct pl_job *job);
 
-/** The hyperparameters of which each switches on a launch; the last name is NULL. */
+/** Each of these hyperparameters switches on one launch. The last name is NULL. */
 extern const struct pl_hyperparameters_launch {
     const char *name;
     enum pl_job_launch launch;
@@ -232,7 +233,7 @@ void pl_hyperparameters_check(const struct pl_python_json *framework, struct pl_
  */
 bool pl_hyperparameters_is_true(const struct pl_python_json *node);
 
-/* What is made from a job: variables.c, secrets.c. */
+/* What variables.c and secrets.c make from a job. */
 
 /** The most bytes that Linux passes in one argument or one "NAME=value", with the NUL (MAX_ARG_STRLEN). */
 enum { PL_VARIABLES_STRING_MAX_BYTES = 131072 };
@@ -259,7 +260,7 @@ enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment 
 enum pl_status pl_variables_os_text(const char *inner, struct pl_text *text) PL_MUST_CHECK;
 
 /**
- * Whether a variable or hyperparameter of this name probably holds a secret: the name contains PASSWORD, SECRET or
+ * Whether `name` is probably the name of a secret, as a variable or hyperparameter: it contains PASSWORD, SECRET or
  * CREDENTIALS, or one of the words KEY, TOKEN, PRIVATE, CREDS.
  */
 bool pl_secrets_is_name(const char *name);

@@ -92,8 +92,8 @@ static enum pl_status mask_tree(struct pl_python_json **tree_at, struct pl_error
     return PL_OK;
 }
 
-/* Mask the value of "NAME=value" if NAME is the name of a secret. In "NAME=value;NAME=value" what follows the first
- * such name is masked: a value may have semicolons too. Returns a text that lives as long as the job. */
+/* Mask the value of "NAME=value" if NAME is the name of a secret. In "NAME=value;NAME=value" all text after the first
+ * such name is masked, because a value may have semicolons too. Returns a text that lives as long as the job. */
 static const char *mask_assignment(struct pl_job *job, const char *word)
 {
     char *own = pl_pool_string(&job->pool, word);
@@ -142,7 +142,7 @@ static enum pl_status mask_options(struct pl_job *job, struct pl_error *reterr)
     return pl_python_json_set(job->framework, name, pl_python_json_new_string(pl_text_string(&text)), reterr);
 }
 
-/* Mask the same in distributed.json, whose options are a list of words. The job's variables show the whole file. */
+/* Mask such values in distributed.json, whose options are a list of words. The job's variables show the whole file. */
 static enum pl_status mask_drivers(struct pl_job *job, struct pl_error *reterr)
 {
     static const char name[] = "mpi_additional_options";
@@ -160,7 +160,7 @@ static enum pl_status mask_drivers(struct pl_job *job, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* Mask the job's hyperparameters that are settings, and the settings' values, which lie in them. */
+/* Mask the hyperparameters that are settings, and job->settings, whose texts lie in the hyperparameters. */
 static enum pl_status mask_settings(struct pl_job *job, struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *before = job->setting_values;

@@ -20,9 +20,9 @@
     .type = _Generic(((struct pl_job_settings *)NULL)->name, const char * : TEXT, bool : BOOL, int64_t : NUMBER)
 
 /*
- * The settings, without PACELINE_, those of the runtime last; docs/settings.md describes the
- * others. Settings without a field are read elsewhere: LIBRARY is for python/; Paceline itself sets those from
- * RUN_DIR to RANK_WORKERS and those of a trial. For a text without a list of words, the code that reads it checks it.
+ * The settings, without PACELINE_, those of the runtime last; docs/settings.md describes the others. Settings without a
+ * field are read elsewhere: python/ reads LIBRARY; Paceline itself sets those from RUN_DIR to RANK_WORKERS and those of
+ * a trial. If a text has no list of words, the code that reads the text checks it.
  */
 static const struct setting {
     const char *name;
@@ -31,8 +31,8 @@ static const struct setting {
     const char *unit;                                  /* the unit of a number, or the words that a text may be */
     double least, most;
     const char *fallback;
-    int64_t unit_ns;  /* only for times; 0: the number is not scaled */
-    const char *word; /* what may stand instead of a number, and is -1 */
+    int64_t unit_ns;  /* unit of a time in nanoseconds; 0: the number is not a time and is not scaled */
+    const char *word; /* a word that is allowed instead of a number, and means -1 */
 } settings[] = {{"PYTHON", FIELD(python)},
                 {"INSTALL", FIELD(install), .fallback = "1"},
                 {"UV", FIELD(uv), .fallback = "1"},
@@ -202,7 +202,7 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
 {
     enum pl_status first = PL_OK;
     struct pl_error error = PL_ERROR_NONE;
-    PL_AUTO_ENVIRONMENT struct pl_environment *all = NULL; /* with the hyperparameters, if there are any */
+    PL_AUTO_ENVIRONMENT struct pl_environment *all = NULL; /* the environment with the hyperparameters, if any */
     struct pl_knobs knobs;
 
     *values = (struct pl_job_settings){.log_level = PL_LOG_INFO};
@@ -292,7 +292,7 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_strv
     if (near.meant) {
         snprintf(hint, sizeof(hint), "; did you mean PACELINE_%s?", near.meant);
     }
-    if (!is_variable) { /* as hyperparameters are written */
+    if (!is_variable) { /* hyperparameters are written in lower case */
         lower(name);
         lower(hint);
     }

@@ -24,7 +24,7 @@
 struct pl_job_settings {
     const char *python;
     bool install;
-    bool uv;           /* where the image has it */
+    bool uv;           /* install packages with uv, if the image has uv */
     const char *check; /* a boolean, or options of `paceline check` */
     int64_t source_max_bytes;
     const char *mpi_version;
@@ -37,7 +37,7 @@ struct pl_job_settings {
     bool link;
     bool sdk_drivers;
     bool tf_chief;
-    const char *ps; /* which parameter servers: "native" or "tensorflow" */
+    const char *ps; /* kind of parameter servers: "native" or "tensorflow" */
     int64_t ps_workers_per_host;
     const char *ps_min_workers; /* "all" or a number */
     int64_t intermediate_ns;
@@ -47,7 +47,7 @@ struct pl_job_settings {
     int64_t hang_ns; /* 0: no watch for hangs */
     bool independent_ranks;
     const char *hang_action; /* "report" or "end" */
-    int64_t progress_ns;     /* how often a progress bar is a line; -1: its bytes are kept */
+    int64_t progress_ns;     /* time between two lines of a progress bar; -1 (keep): the output is not changed */
     const char *rank_tags;   /* "auto", "rank" or "off", which `paceline rank` reads */
     bool divide_pipes;       /* channels in Pipe Mode are divided among a host's ranks */
     bool report;             /* the master writes output/data/report.html at the end */
@@ -64,8 +64,8 @@ struct pl_job_settings {
 };
 
 /**
- * Set all values. A value that a setting cannot have is refused, and so is such a value of Horovod's variables that
- * stand for knobs. pl_job_new() calls it, so that a job is refused before anything is fetched or started.
+ * Set all values. A value that a setting cannot have is refused, also in Horovod's variables that stand for knobs.
+ * pl_job_new() calls this function, so that a job is refused before anything is fetched or started.
  *
  * Errors  PL_INVALID naming the first wrong variable or hyperparameter, its value and what was expected; all other
  *         values are set.
@@ -74,8 +74,8 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
                                 struct pl_job_settings *values, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Whether `text` is the default of a setting of Paceline's, the runtime's too. `name` is a variable or a
- * hyperparameter, in any case of its letters. False for what is not a setting, or has no default.
+ * Whether `text` is the default of the setting `name`, of the entry point or the runtime. `name` is a variable or a
+ * hyperparameter, in upper or lower case. False if there is no such setting, or it has no default.
  */
 bool pl_settings_is_default(const char *name, const char *text);
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tool that checks bounds sees each block. */
+/* Each block is allocated by itself, so that tools that check bounds see it. */
 struct pl_pool_block {
     struct pl_pool_block *next;
     max_align_t data[];

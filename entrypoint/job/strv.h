@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A growing list of strings: an argument vector, host names, option lists. The list owns its strings, or its pool does.
- * An append cannot fail at the call: that memory is out is remembered, and reported once by pl_strv_check(), and by
- * pl_pool_check() for a pool.
+ * An append returns no error: if memory is out, the list remembers that, and pl_strv_check() reports it once, or for a
+ * pool pl_pool_check().
  */
 #ifndef PL_ENTRYPOINT_JOB_STRV_H
 #define PL_ENTRYPOINT_JOB_STRV_H
@@ -14,8 +14,8 @@
 #include <stddef.h>
 
 /**
- * Memory that is freed as a whole: what is made for one description, such as a job, lives as long as it. A call cannot
- * fail at its place: that memory is out is remembered, and reported once by pl_pool_check().
+ * Memory that is freed as a whole: all parts of one description, such as a job, live as long as the description. A call
+ * returns no error: if memory is out, the pool remembers that, and pl_pool_check() reports it once.
  */
 struct pl_pool {
     struct pl_pool_block *blocks; /* the newest first */
@@ -43,7 +43,7 @@ struct pl_strv {
     char **items; /* NULL, or a list that ends with NULL, as execve(2) needs it; the words are the pool's */
     size_t count;
     size_t capacity;
-    struct pl_pool *pool; /* owns the list's memory; NULL: the list's own one, until pl_strv_done() */
+    struct pl_pool *pool; /* owns the list's memory; NULL: `own` owns it, until pl_strv_done() */
     struct pl_pool own;
 };
 
@@ -52,7 +52,7 @@ struct pl_strv {
 /** Use: `PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;` */
 #define PL_AUTO_STRV __attribute__((cleanup(pl_strv_done)))
 
-/** Add one word, or several; none of them is NULL. */
+/** Add one or more words, none of which is NULL. */
 #define pl_strv_add(words, ...) pl_strv_add_list(words, (const char *const[]){__VA_ARGS__, NULL})
 
 /** Add the NULL-terminated words of `list`, which may be NULL. */

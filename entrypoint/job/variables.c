@@ -15,7 +15,7 @@ struct builder {
     struct pl_environment *environment;
     struct pl_environment *inherited;
     struct pl_strv *warnings;
-    struct pl_pool *pool; /* of texts, and whether memory is out */
+    struct pl_pool *pool; /* owns the texts, and knows whether memory is out */
 };
 
 /* U+0000 and surrogates begin with one of these. */
@@ -84,7 +84,7 @@ static void set(struct builder *builder, const char *name, const char *value)
     }
 }
 
-/* The same for a node: a string as it is, all else as JSON, which is sorted and compact with null as empty, or as
+/* Set a variable to a node: a string as it is; all else as JSON, either sorted and compact with null as empty, or as
  * version 3 of the SDK has it. */
 static void set_json(struct builder *builder, const char *name, const struct pl_python_json *node)
 {
@@ -176,8 +176,8 @@ struct value {
     struct pl_python_json *node;
 };
 
-/* Make `all` of the values that are members of it, then set the variables; null is an empty text. The values but `all`
- * are released in any case. */
+/* Make `all` from the values that are its members, then set the variables; null becomes an empty text. Always releases
+ * the values, but not `all`. */
 static void add_values(struct builder *builder, const struct value *values, size_t count, struct pl_python_json *all)
 {
     for (size_t i = 0; i < count; i++) {

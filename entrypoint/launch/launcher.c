@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the launchers share: hosts, roles, variables, steps, instance types with EFA. */
+/* Functions that the launchers share: hosts, roles, variables, steps, instance types with EFA. */
 #include "entrypoint/launch/launcher.h"
 
 #include "base/environment.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The launchers, one file each, and what they share. plan.c holds their table. */
+/** The launchers, one file each, and their common functions. plan.c holds their table. */
 #ifndef PL_ENTRYPOINT_LAUNCH_LAUNCHER_H
 #define PL_ENTRYPOINT_LAUNCH_LAUNCHER_H
 
@@ -17,8 +17,7 @@
 /** For `paceline rank`: the host of rank 0, from which it makes MASTER_ADDR. */
 #define PL_LAUNCHER_MASTER_VARIABLE "PACELINE_MASTER_ADDR"
 
-/** Whose tag stands before the lines of ranks: "auto" mpirun's, and `paceline rank`'s under torchrun; "rank" that of
- * `paceline rank`; "off" none. */
+/** The tag of ranks' lines: "auto" (mpirun's; under torchrun as "rank"), "rank" (`paceline rank`'s), "off" (none). */
 #define PL_LAUNCHER_TAGS_VARIABLE "PACELINE_RANK_TAGS"
 
 /**
@@ -33,7 +32,7 @@ struct pl_launcher {
     /* fills role, hosts and link; NULL: the hosts of the distribution, by pl_launcher_use_hosts() */
     void (*use_hosts)(const struct pl_job *job, struct pl_launch_plan *plan);
     enum pl_status (*plan)(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr);
-    const char *cause; /* without `plan`: why this launch of the toolkit is refused */
+    const char *cause; /* if `plan` is NULL: why this launch of the toolkit is refused */
     void (*describe)(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text);
 };
 
@@ -65,10 +64,10 @@ void pl_launcher_describe_ranks(const struct pl_launch_plan *plan, struct pl_tex
  */
 bool pl_launcher_is_elastic(const struct pl_environment *environment, const struct pl_strv *words);
 
-/** Set a variable that train adds for the program; that memory is out is noted in plan->pool. */
+/** Set a variable that train adds for the program. If memory is out, plan->pool remembers that. */
 void pl_launcher_set(struct pl_launch_plan *plan, const char *name, const char *value);
 
-/** The same, unless the container has the variable. */
+/** pl_launcher_set(), unless the container has the variable. */
 void pl_launcher_set_unless_set(const struct pl_job *job, struct pl_launch_plan *plan, const char *name,
                                 const char *value);
 
@@ -76,7 +75,7 @@ void pl_launcher_set_unless_set(const struct pl_job *job, struct pl_launch_plan 
 bool pl_launcher_has_efa(const struct pl_job *job);
 
 /**
- * Whether the adapter of the instance type reads and writes device memory. Of other types libfabric finds out by
+ * Whether the adapter of the instance type reads and writes device memory. For other types libfabric finds that out by
  * itself.
  */
 bool pl_launcher_has_efa_rdma(const char *instance_type);

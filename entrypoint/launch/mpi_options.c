@@ -110,7 +110,7 @@ void pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_
     }
 }
 
-/* Remove an option of Open MPI 4, or of 5, where it has two words. The user's own come after the first -x. */
+/* Remove a fixed option: one word of Open MPI 4, or two of 5. The user's own options come after the first -x. */
 static void remove_fixed(struct pl_strv *argv, const char *v4, const char *const v5[2])
 {
     for (size_t i = 0; i + 1 < argv->count && strcmp(argv->items[i], "-x") != 0; i++) {
@@ -265,7 +265,7 @@ void pl_mpi_options_remove_mapping(struct pl_mpi_options_custom *custom)
     custom->processes = -1;
 }
 
-/* the places of LIST and NUMBER in `mpirun --host LIST -np NUMBER` */
+/* the indexes of LIST and NUMBER in `mpirun --host LIST -np NUMBER` */
 enum { LIST_WORD = 2, NUMBER_WORD = 4 };
 
 static int slots_of(const struct pl_job *job, const struct pl_launch_plan *plan, size_t host)

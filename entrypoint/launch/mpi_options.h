@@ -24,8 +24,8 @@ enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, st
 void pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_strv *custom, struct pl_strv *words);
 
 /**
- * Remove the one of these options that prints the map of the job, or the one that tags each line with its rank. The
- * same option among the user's own, which come later, stays.
+ * Remove the fixed option that prints the map of the job, or the one that tags each line with its rank. If the user
+ * gave the same option, which comes later, the user's stays.
  */
 void pl_mpi_options_remove_map(struct pl_strv *argv);
 void pl_mpi_options_remove_tags(struct pl_strv *argv);
@@ -45,7 +45,7 @@ struct pl_mpi_options_custom {
 enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_custom *custom,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The same for options that are separate words already. Messages call the options `what`. */
+/** pl_mpi_options_split() for options that are separate words already. Messages call the options `what`. */
 enum pl_status pl_mpi_options_sort(const struct pl_strv *all, const char *what, struct pl_mpi_options_custom *custom,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -40,7 +40,7 @@ enum pl_status pl_needs_keys_missing(const char *path, struct pl_error *reterr)
         path);
 }
 
-/* What is there and cannot be read is found with the keys' owner when they are opened. */
+/* A key file that exists but cannot be read is reported later, with its owner, when the keys are opened. */
 static enum pl_status need_keys(const struct pl_job *job, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -55,7 +55,7 @@ static enum pl_status need_keys(const struct pl_job *job, struct pl_error *reter
                : pl_needs_keys_missing(pl_text_string(&path), reterr);
 }
 
-/* A torchrun of Debian's package python3-torch that works for nobody: what its script holds, and why. */
+/* A torchrun of Debian's package python3-torch that never works: texts in its script, and why it fails. */
 static const struct broken_torchrun {
     const char *python, *torch, *why;
 } broken_torchruns[] = {

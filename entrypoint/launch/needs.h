@@ -12,8 +12,8 @@
 #include "entrypoint/launch/program.h"
 
 /**
- * The launch starts the program `name` of PATH; `remedy` says how an image gets it. If it is missing but pip may still
- * install it, this is only a warning.
+ * Checks that PATH has the program `name`, which the launch starts; `remedy` says how an image gets it. If it is
+ * missing but pip may still install it, this is only a warning.
  *
  * Errors  PL_NOT_FOUND.
  */
@@ -21,8 +21,8 @@ enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *
                              const char *remedy, struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The launch starts torchrun. The torchrun of Debian 12, which belongs to torch 1.13, fails under Python 3.11. It is an
- * error, or a warning if pip may install another one.
+ * Checks that there is a torchrun for the launch. The torchrun of Debian 12, which belongs to torch 1.13, fails under
+ * Python 3.11. That is an error, or a warning if pip may install another one.
  *
  * Errors  PL_NOT_FOUND, PL_UNSUPPORTED.
  */
@@ -32,7 +32,7 @@ enum pl_status pl_needs_torchrun(const struct pl_job *job, const struct pl_progr
 /** The folders in which sshd is looked for; most of them are on no user's PATH. */
 #define PL_NEEDS_SSHD_PATH "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin"
 
-/** Where the keys come from unless PACELINE_SSH_DIR says otherwise: made when the image is built. */
+/** The folder of the keys unless PACELINE_SSH_DIR names one. They are made when the image is built. */
 #define PL_NEEDS_KEYS_DIR "/etc/paceline/ssh"
 
 /** Says that the key file `path` is missing, and what to do. Returns PL_NOT_FOUND. */

@@ -58,7 +58,7 @@ static const struct pl_launcher *choose(const struct pl_job *job)
     return launchers[at];
 }
 
-/* Returns where intermediate output goes, or NULL if it is not asked for. */
+/* Returns the address for intermediate output, or NULL if the job wants none. */
 static const char *intermediate_uri(const struct pl_job *job)
 {
     const struct pl_python_json *uri = pl_python_json_member(job->platform, "sagemaker_s3_output");
@@ -76,7 +76,7 @@ static bool has_intermediate(const struct pl_job *job)
     return stat(job->paths.output_intermediate, &info) == 0;
 }
 
-/* Also false if the kernel cannot tell. */
+/* Whether the path is a mount; false if the kernel cannot tell. */
 static bool is_mount(const char *path)
 {
     struct statx info;
@@ -95,7 +95,7 @@ static enum pl_status check_uri(const struct pl_job *job, const char *uri, struc
                             "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
     }
     if (strcmp(uri, "s3://") == 0 || strncmp(uri, "s3:///", 6) == 0) {
-        /* Without a bucket, the first directory after it would be taken for a bucket, which may belong to somebody
+        /* If the bucket were missing, the first directory would be taken for a bucket, which may belong to somebody
          * else. */
         return pl_error_set(reterr, PL_INVALID,
                             "hyperparameter sagemaker_s3_output: expected a bucket after s3://, found '%s'", uri);
@@ -224,7 +224,7 @@ static bool is_elastic(const struct pl_job *job, const struct pl_launch_plan *pl
                : plan->launcher == &pl_launcher_direct && pl_launcher_is_elastic(job->process, &plan->argv);
 }
 
-/* The trials of a sweep are started again, each by itself, and not the sweep. */
+/* In a sweep each trial is started again by itself, and the sweep is not. */
 static void set_restarts(const struct pl_job *job, struct pl_launch_plan *plan)
 {
     const char *why = NULL;
@@ -257,7 +257,7 @@ enum pl_status pl_launch_plan_fill(const struct pl_job *job, struct pl_launch_pl
     if (plan->launcher->cause) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "%s", plan->launcher->cause);
     }
-    /* One of `launchers`: without a distribution it is make_plan() of launcher_direct.c. */
+    /* This calls a launcher of `launchers`: without a distribution, make_plan() of launcher_direct.c. */
     PL_TRY(plan->launcher->plan(job, plan, reterr));
     PL_TRY(pl_needs_link(job, plan, reterr));
     if (job->settings.tf_chief && !plan->side && job->distribution_index >= 0) {

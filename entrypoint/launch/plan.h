@@ -16,7 +16,7 @@
 enum pl_launch_plan_role {
     PL_LAUNCH_PLAN_SINGLE, /* runs its program; its result depends on no other host */
     PL_LAUNCH_PLAN_MASTER, /* runs the job's first process and sends the result to the other hosts */
-    /* with a link, stays until the master has sent the job's result and takes it over; without a link, like SINGLE */
+    /* with a link: stays until the master has sent the job's result, and takes it over; without one: like SINGLE */
     PL_LAUNCH_PLAN_WORKER,
 };
 
@@ -46,10 +46,10 @@ struct pl_launch_plan_step {
     struct pl_strv argv; /* argv[0] is an absolute path, or is searched on PATH */
     const char *cwd;     /* NULL: the base directory */
     bool is_probe;       /* a probe: its exit code is an answer and no failure */
-    bool is_long;        /* it may take minutes: its beginning is logged */
-    bool only_looks;     /* it changes nothing: `paceline plan` runs it too, if all steps before it only look */
+    bool is_long;        /* the step may take minutes: its beginning is logged */
+    bool only_looks;     /* the step changes nothing: `paceline plan` runs it too, if all steps before it only look */
 
-    struct pl_environment *additions; /* its variables besides those of its phase; may be NULL */
+    struct pl_environment *additions; /* further variables of the step, besides those of its phase; may be NULL */
 };
 
 enum { PL_LAUNCH_PLAN_STEPS_MAX = 8 };
@@ -62,12 +62,13 @@ struct pl_launch_plan_steps {
 };
 
 /**
- * Add a step without words; `cwd` may be NULL. Returns its words, which the caller adds. That memory is out is noted in
- * steps->pool. In launcher.c, on which plan.c stands, as the two functions that follow.
+ * Add a step without words; `cwd` may be NULL. Returns the step's list of words, to which the caller adds. If memory is
+ * out, steps->pool remembers that. This function and the next two are in launcher.c, because plan.c depends on that
+ * file.
  */
 struct pl_strv *pl_launch_plan_add_step(struct pl_launch_plan_steps *steps, const char *what, const char *cwd);
 
-/** The same for a step in the base directory that only looks. */
+/** Add a step in the base directory that only looks. */
 struct pl_strv *pl_launch_plan_add_look(struct pl_launch_plan_steps *steps, const char *what);
 
 /** Set a variable for the step that was added last. */
@@ -83,17 +84,17 @@ void pl_launch_plan_steps_done(struct pl_launch_plan_steps *steps);
  */
 struct pl_sidecar {
     const char *name; /* "ps", "worker": its task in TF_CONFIG; or the channel that it divides */
-    bool is_worker;   /* it serves instead of this host's program, which is not started */
-    bool is_split;    /* it divides a channel in Pipe Mode among the ranks of this host */
+    bool is_worker;   /* serves instead of this host's program, which is not started */
+    bool is_split;    /* divides a channel in Pipe Mode among the ranks of this host */
     struct pl_strv argv;
-    struct pl_environment *environment; /* whole; NULL: that of the plan's process */
+    struct pl_environment *environment; /* its whole environment; NULL: the environment of the plan's process */
     struct pl_sidecar *next;            /* the next sidecar; NULL after the last */
 };
 
 struct pl_launcher;
 
 struct pl_launch_plan {
-    struct pl_pool pool; /* the memory of its texts and lists */
+    struct pl_pool pool; /* owns the texts and lists of the plan */
     enum pl_launch_plan_role role;
     const struct pl_launcher *launcher;
     struct pl_strv hosts; /* the hosts of this launch, the master first; only this host for a single process */
@@ -133,11 +134,11 @@ struct pl_launch_plan {
     /* the command of a program that prints an object, which `paceline plan` shows under the launcher's name; may be
      * empty */
     struct pl_strv show;
-    struct pl_python_json *shown; /* that object; NULL if there is none */
+    struct pl_python_json *shown; /* the object that `show` printed; NULL if there is none */
     /* file to make executable first; NULL if there is none, or it is executable already */
     const char *chmod_path;
     struct pl_strv warnings; /* sentences to log once */
-    int restarts;            /* how often the job may be started again; 0 where it cannot be */
+    int restarts;            /* how often the job may be started again; 0 if it cannot be */
 };
 
 /**
@@ -148,23 +149,23 @@ enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_st
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Choose the launcher, the first of the table that matches the job, and by it the hosts of the launch, the role of this
- * one and the link. The plan runs nothing yet, but the hosts can be linked. The job may be one whose code is not there
- * yet, or one from pl_job_new_partial() with the launcher that it would have had.
+ * Choose the launcher, which is the first in the table that matches the job. It determines the hosts of the launch,
+ * this host's role and the link. The plan runs nothing yet, but the hosts can be linked. The job may be one whose code
+ * is not there yet, or one from pl_job_new_partial() with the launcher that it would have had.
  */
 enum pl_status pl_launch_plan_begin(const struct pl_job *job, struct pl_launch_plan **ret_plan,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Complete such a plan. Looks at files (whether the program exists, whether it is a script) but changes nothing. A
- * program that survives the loss of hosts by itself takes the link away.
+ * Complete such a plan. Looks at files (whether the program exists, whether it is a script) but changes nothing. A plan
+ * whose program survives the loss of hosts by itself has no link afterwards.
  *
  * Errors  PL_NOT_FOUND (program or interpreter), PL_INVALID (options), PL_UNSUPPORTED (launcher), PL_MEMORY.
  */
 enum pl_status pl_launch_plan_fill(const struct pl_job *job, struct pl_launch_plan *plan,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Both, for a job whose code is there. */
+/** Calls pl_launch_plan_begin() and pl_launch_plan_fill(), for a job whose code is there. */
 enum pl_status pl_launch_plan_new(const struct pl_job *job, struct pl_launch_plan **ret_plan,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -196,7 +197,7 @@ enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_la
                                     const struct pl_launch_plan_steps *source, struct pl_text *text,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Append the same for people: a line for each step, command and variable, without control characters. */
+/** Append the plan for people: a line for each step, command and variable, without control characters. */
 enum pl_status pl_launch_plan_print_lines(const struct pl_job *job, const struct pl_launch_plan *plan,
                                           const struct pl_launch_plan_steps *source, struct pl_text *text,
                                           struct pl_error *reterr) PL_MUST_CHECK;

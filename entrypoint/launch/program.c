@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides what kind of program the job names, and finds it, or tells which files there are in its place. */
+/* Decides what kind of program the job names, and finds it, or says which files there are instead. */
 #include "entrypoint/launch/program.h"
 
 #include "base/environment.h"
@@ -21,7 +21,7 @@
 
 static const char bundled_name[] = "mnist";
 
-/* Whether there is something besides `archive` (may be NULL), completely. */
+/* Whether the code directory has complete code, besides `archive` (may be NULL). */
 static bool has_code_beside(const struct pl_job *job, const char *archive)
 {
     PL_AUTO_DIRECTORY DIR *dir = opendir(job->paths.code);
@@ -124,7 +124,7 @@ static enum pl_status refuse_crlf(const char *head, const char *word, struct pl_
                         "the program '%s' cannot run: the script's lines end in CR LF, save it with LF alone", word);
 }
 
-/* Use the command at `path`, which the word `word` starts. Text without #! is run by sh, as a shell's exec does. */
+/* Use the command at `path`; the word `word` starts it. sh runs text without #!, as a shell's exec does. */
 static enum pl_status use_command(const char *path, const char *word, struct pl_program *program,
                                   struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -167,7 +167,7 @@ struct search {
     char *path;
     struct near nearest[NAMES_MAX]; /* sorted */
     size_t nearest_count;
-    bool is_cut; /* there are more */
+    bool is_cut; /* there are more files than `nearest` has room for */
 };
 
 /* Keep the file if it is one of the nearest. */
@@ -357,7 +357,7 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
     return find_command(job, program, plan, reterr);
 }
 
-/* The same, with a note about the origin of the name if it overrides another one. */
+/* Find the program. An error has a note about the origin of the name if that overrides another one. */
 static enum pl_status find_with_origin(const struct pl_job *job, bool pending, struct pl_program *program,
                                        struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -393,7 +393,7 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
 enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
                                struct pl_error *reterr)
 {
-    const char *archive = job->drivers.archive; /* it is unpacked beside itself */
+    const char *archive = job->drivers.archive; /* unpacked in its own folder */
     const bool has_code = pl_program_has_code(job);
     const bool pending =
         archive ? !has_code_beside(job, archive) || (job->program && !pl_program_in_code(job, job->program))

@@ -38,8 +38,8 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Add the words that name the program: the interpreter if it needs one, with `launcher_module` (may be NULL) as in `PY
- * -m mpi4py name`.
+ * Add the words that name the program, after the interpreter if it needs one, and after `launcher_module` (may be NULL)
+ * as in `PY -m mpi4py name`.
  */
 void pl_program_add_name(const struct pl_program *program, const char *launcher_module, struct pl_strv *words);
 

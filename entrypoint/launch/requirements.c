@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans the steps that install what the code directory asks for: by uv where the image has it, else by pip. */
+/* Plans the steps that install what the code directory asks for: by uv if the image has it, else by pip. */
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -83,8 +83,8 @@ static enum pl_status add_index(const struct pl_job *job, struct pl_strv *argv, 
     return PL_OK;
 }
 
-/* Whether something tells pip what uv would not hear: variables that change what is installed or where from, and pip's
- * configuration files, as they are by default. */
+/* Whether pip has a configuration that uv would ignore: variables that change what is installed or from where, or
+ * configuration files in their default places. */
 static bool configures_pip(const struct pl_job *job)
 {
     static const char *const harmless[] = {
@@ -118,8 +118,8 @@ static bool configures_pip(const struct pl_job *job)
     return has_files && pl_program_is_file("/etc/pip.conf");
 }
 
-/* uv does pip's work where the image has it, in a tenth of the time. Not where pip is configured, and not for Horovod,
- * which builds with packages of the environment that uv would leave out. */
+/* Whether uv does pip's work, which takes it a tenth of the time: if the image has it, pip is not configured, and
+ * Horovod is not wanted, whose build uses packages of the environment that uv would leave out. */
 static bool use_uv(const struct pl_job *job)
 {
     return job->settings.uv && pl_job_has_program(job, "uv") && !configures_pip(job) &&
@@ -134,7 +134,7 @@ static void set_unless_set(const struct pl_job *job, const char *name, const cha
     }
 }
 
-/* What pip or uv has fetched stays for the next job in the directory that a warm pool keeps, if there is one. */
+/* Keep what pip or uv fetches for the next job, in the directory that a warm pool keeps, if there is one. */
 static void keep_cache(const struct pl_job *job, bool with_uv, struct pl_launch_plan *plan)
 {
     const char *kept = pl_environment_get_or(job->process, "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY", NULL);
@@ -149,7 +149,7 @@ static void keep_cache(const struct pl_job *job, bool with_uv, struct pl_launch_
     }
 }
 
-/* The variables and first words of the step that installs. */
+/* Add the variables and first words of the step that installs. */
 static enum pl_status add_installer(const struct pl_job *job, const struct pl_program *program, bool with_uv,
                                     struct pl_launch_plan *plan, struct pl_strv *argv, struct pl_error *reterr)
 {
@@ -159,11 +159,11 @@ static enum pl_status add_installer(const struct pl_job *job, const struct pl_pr
     keep_cache(job, with_uv, plan);
     PL_TRY(add_index(job, argv, reterr));
     if (with_uv) {
-        /* as pip: the newest version of all indexes, instead of those of the first one that has the package */
+        /* as pip does: the newest version of all indexes, not those of the first index that has the package */
         set_unless_set(job, "UV_INDEX_STRATEGY", "unsafe-best-match", plan);
         pl_strv_add(argv, "uv", "pip", "install", "--python", program->python);
     } else {
-        /* That there is a newer pip costs a request, and would be the last line, where a failure's cause should be. */
+        /* pip's check for a newer pip costs a request, and its line would be last, where a failure's cause should be */
         set_unless_set(job, "PIP_DISABLE_PIP_VERSION_CHECK", "1", plan);
         pl_strv_add(argv, program->python, "-m", "pip", "install");
     }

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Add `paceline-unpack SOURCE CODE`, which copies a directory or a file, or unpacks an archive. A file fetched from S3
- * is an archive; of another `paceline-unpack --look SOURCE` checks that a file with an archive's name is one. */
+ * is an archive; for another one `paceline-unpack --look SOURCE` checks that a file with an archive's name is one. */
 static enum pl_status add_unpack(const struct pl_job *job, const char *source, bool fetched,
                                  struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {

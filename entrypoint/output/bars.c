@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A text whose end has not come for so long is a whole state. */
+/* A text without an end counts as a whole state after this time. */
 #define UNFINISHED_NS (PL_NS_PER_S / 4)
 #define ESCAPE '\033'
 
-/* Bytes without the blanks at the end, with which a bar covers what a longer state has left. */
+/* Returns the length without blanks at the end: a bar covers the rest of a longer state with them. */
 static size_t trimmed(const char *text, size_t bytes)
 {
     while (bytes > 0 && (text[bytes - 1] == ' ' || text[bytes - 1] == '\t')) {
@@ -33,7 +33,7 @@ static struct pl_bars_row *current(struct pl_bars *bars)
 
 static void put(struct pl_bars *bars, const char *text, size_t bytes)
 {
-    memmove(bars->out, text, bytes); /* what arrives lies in the same memory */
+    memmove(bars->out, text, bytes); /* input and output share this memory */
     bars->out += bytes;
     if (bytes > 0) {
         bars->is_open = bars->out[-1] != '\n';
@@ -63,7 +63,7 @@ static void forget_text(struct pl_bars_row *row, bool rewrites)
     row->rewrites = rewrites;
 }
 
-/* The row's text is a whole state. A state of blanks only erases the one before. */
+/* The row's text is a whole state: keep it. A state of blanks only erases the one before. */
 static void complete(struct pl_bars *bars, struct pl_bars_row *row)
 {
     if (has_text(row)) {
@@ -85,7 +85,7 @@ static bool is_line(const struct pl_bars_row *row)
     return has_text(row) && (!row->rewrites || row->is_erased || row->ends_in_return);
 }
 
-/* The row's last line is what it has as text, else its state. */
+/* Write the row's last line: its text if it has some, else its state. */
 static void put_row(struct pl_bars *bars, struct pl_bars_row *row)
 {
     if (!has_text(row) || is_line(row)) {
@@ -96,7 +96,7 @@ static void put_row(struct pl_bars *bars, struct pl_bars_row *row)
     }
 }
 
-/* A text that is too long for a state passes as it is. */
+/* Write a text that is too long for a state as it is. */
 static void put_long_text(struct pl_bars *bars)
 {
     const size_t cursor = bars->cursor;
@@ -115,7 +115,7 @@ static void put_long_text(struct pl_bars *bars)
     bars->is_active = false;
 }
 
-/* Add bytes to the row's text, over those before which backspaces have put the cursor. Ends the bar if they are too
+/* Add bytes to the row's text. They overwrite bytes that backspaces went back over. Ends the bar if there are too
  * many. */
 static void add_text(struct pl_bars *bars, const char *bytes, size_t count)
 {
@@ -136,7 +136,7 @@ static void add_text(struct pl_bars *bars, const char *bytes, size_t count)
     row->text_bytes += count;
 }
 
-/* What has begun as an escape sequence is none. */
+/* Write as text what began like an escape sequence but is none. */
 static void put_escape(struct pl_bars *bars)
 {
     const size_t bytes = bars->escape_bytes;
@@ -147,7 +147,7 @@ static void put_escape(struct pl_bars *bars)
 
 static size_t read_bar(struct pl_bars *bars, const char *bytes, size_t count);
 
-/* The line is a bar's: read what has come before its first carriage return as such. */
+/* The line belongs to a bar: read the text before its first carriage return again, as a bar's. */
 static void read_again(struct pl_bars *bars)
 {
     char text[PL_BARS_TEXT_BYTES];
@@ -188,7 +188,7 @@ static void put_rows(struct pl_bars *bars, size_t last)
     bars->is_active = bars->rows_used > 0;
 }
 
-/* The rows above the first one have been written. */
+/* Move the cursor up. Rows above the first one were written before. */
 static void go_up(struct pl_bars *bars, size_t rows)
 {
     complete(bars, current(bars));
@@ -231,7 +231,7 @@ static void erase(struct pl_bars *bars, bool whole)
     if (whole || row->text_bytes == 0) {
         complete(bars, row);
         forget_text(row, true);
-        /* who draws several lines erases each one before */
+        /* a program that draws several lines erases each of them first */
         row->is_erased = bars->cursor + 1 == bars->rows_used;
     }
 }
@@ -261,7 +261,7 @@ static void line_feed(struct pl_bars *bars)
     }
 }
 
-/* A control sequence is complete: ESC [ NUMBER LETTER. */
+/* Obey a complete control sequence: ESC [ NUMBER LETTER. */
 static void control(struct pl_bars *bars)
 {
     const char letter = bars->escape[bars->escape_bytes - 1];
@@ -303,7 +303,7 @@ static bool is_plain(char byte)
     return byte != '\r' && byte != '\n' && byte != '\b' && byte != ESCAPE;
 }
 
-/* Reads bytes of a line with a carriage return, at least one. Returns how many. */
+/* Reads at least one byte of a line with a carriage return. Returns how many. */
 static size_t read_bar(struct pl_bars *bars, const char *bytes, size_t count)
 {
     const size_t room = sizeof(current(bars)->text) - current(bars)->text_bytes;
@@ -343,8 +343,8 @@ static size_t read_bar(struct pl_bars *bars, const char *bytes, size_t count)
     return plain;
 }
 
-/* Passes whole lines without a carriage return, and begins with the line that has one. Of a line that is too long for a
- * state, or has been written in part, the text passes too. Returns how many bytes. */
+/* Passes whole lines without a carriage return, and begins the first line that has one. If a line is too long for a
+ * state, or has been written in part, its text passes too. Returns how many bytes were read. */
 static size_t read_lines(struct pl_bars *bars, const char *bytes, size_t count, int64_t now_ns)
 {
     const char *end = memchr(bytes, '\r', count);

@@ -14,8 +14,8 @@
 #define SMALL_LETTERS "abcdefghijklmnopqrstuvwxyz"
 #define NAME_LETTERS SMALL_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZ_."
 
-/* Bytes of one tag: torch's "[rank1]: ", torchrun's "[default1]:", mpirun's "[1,1]<stderr>:", Paceline's "[rank 1] "; 0
- * where the line has none. */
+/* Returns the length of one tag: torch's "[rank1]: ", torchrun's "[default1]:", mpirun's "[1,1]<stderr>:", Paceline's
+ * "[rank 1] "; 0 if the line has none. */
 static size_t one_tag(const char *line)
 {
     const char *at = line + 1, *end;
@@ -43,7 +43,7 @@ static size_t one_tag(const char *line)
     return spaced && *end == ' ' ? (size_t)(end - line) + 1 : 0;
 }
 
-/* torchrun's tag may stand before torch's. */
+/* Returns the length of all tags: torchrun's may be before torch's. */
 static size_t tag_bytes(const char *line)
 {
     size_t bytes = 0, next = one_tag(line);
@@ -55,10 +55,10 @@ static size_t tag_bytes(const char *line)
     return bytes;
 }
 
-/* The writer with this tag; where there are too many, one after the other loses what it has begun. */
+/* Returns the writer with this tag. If there are too many, they lose their states one after the other. */
 static struct pl_cause_writer *writer_of(struct pl_cause *cause, const char *tag, size_t bytes)
 {
-    const size_t places = PL_CAUSE_WRITERS - 1; /* but that of lines without a tag */
+    const size_t places = PL_CAUSE_WRITERS - 1; /* the first one is for lines without a tag */
     size_t known = cause->writers_used < places ? cause->writers_used : places;
     struct pl_cause_writer *writer;
 
@@ -102,7 +102,7 @@ static bool is_class_name(const char *name, size_t length)
            (memchr(name, '.', length) || (*name >= 'A' && *name <= 'Z') || *name == '_');
 }
 
-/* Bytes of the name in "Name: text", or of the name alone; 0 where the line has no such name. */
+/* Returns the length of the name in "Name: text", or of a name alone; 0 if the line has no such name. */
 static size_t exception_name(const char *line, bool in_traceback)
 {
     size_t length = strspn(line, NAME_LETTERS DIGITS "<>");
@@ -124,7 +124,7 @@ static const char *find_connection(const char *line)
     return strstr(line, last) ? strstr(line, broken) : NULL;
 }
 
-/* The path after the last `part` in it; NULL where it has none. */
+/* Returns the path after its last `part`; NULL if it has none. */
 static const char *after_last(const char *path, const char *part)
 {
     const char *found = NULL;
@@ -135,7 +135,7 @@ static const char *after_last(const char *path, const char *part)
     return found;
 }
 
-/* Whose code the file is, and `*ret_shown`, the part of its path that people need. */
+/* Returns whose code the file is. `*ret_shown` is the part of its path that people need. */
 static enum pl_cause_nearness nearness_of(const struct pl_cause *cause, const char *path, const char **ret_shown)
 {
     static const char *const packages[] = {"/site-packages/", "/dist-packages/"};
@@ -149,7 +149,7 @@ static enum pl_cause_nearness nearness_of(const struct pl_cause *cause, const ch
             return PL_CAUSE_LIBRARY;
         }
     }
-    if (*path == '<' || strstr(path, "/lib/python")) { /* <string>, <frozen runpy> */
+    if (*path == '<' || strstr(path, "/lib/python")) { /* such as <string>, <frozen runpy> */
         return PL_CAUSE_LIBRARY;
     }
     if (*path != '/') {
@@ -188,8 +188,7 @@ static void forget_frames(struct pl_cause_writer *writer)
     writer->nearness = PL_CAUSE_LIBRARY;
 }
 
-/* `File "PATH", line N, in NAME`. Without the name it may also be what a SyntaxError of the program itself begins with.
- */
+/* Reads `File "PATH", line N, in NAME`. A SyntaxError of the program itself may begin with such a line without NAME. */
 static void read_frame(const struct pl_cause *cause, const char *text, struct pl_cause_writer *writer)
 {
     static const char begin[] = "File \"", middle[] = "\", line ";
@@ -226,7 +225,7 @@ static void keep(struct pl_cause *cause, const char *line, const char *place, co
     cause->later_bytes = 0;
 }
 
-/* The text of a line that says why of the one before it, as uv prints them; else NULL. */
+/* Returns the text of a line that gives the reason for the line before, as uv prints it; else NULL. */
 static const char *find_reason(const char *line)
 {
     static const char *const beginnings[] = {"  cause: ", "  Caused by: ", "  \u2570\u2500\u25B6 "};
@@ -239,7 +238,7 @@ static const char *find_reason(const char *line)
     return NULL;
 }
 
-/* uv's error and the reasons in the lines after it, as one line. An error without reasons is none of uv's. */
+/* Join uv's error and the reasons in the lines after it to one line. An error without reasons is not uv's. */
 static void join_reasons(struct pl_cause *cause, const char *line)
 {
     static const char error[] = "error: ", cross[] = "  \u00D7 ";
@@ -258,7 +257,7 @@ static void join_reasons(struct pl_cause *cause, const char *line)
     }
 }
 
-/* torch's own tag: "[rank1]:", not "[rank 1]". */
+/* Whether it is torch's own tag: "[rank1]:", not "[rank 1]". */
 static bool is_torchs(const char *tag)
 {
     const char *number = after_last(tag, "[rank");
@@ -266,8 +265,8 @@ static bool is_torchs(const char *tag)
     return number && *number >= '0' && *number <= '9';
 }
 
-/* What a rank of torch.distributed did not handle: the others fail because of it. And torchrun's own exception, which
- * says that a rank has failed. */
+/* Whether the exception follows from the one that was found: from one that a rank of torch.distributed did not handle,
+ * so that other ranks fail; or it is torchrun's own, which says that a rank has failed. */
 static bool is_consequence(const struct pl_cause *cause, const struct pl_cause_writer *writer, const char *line,
                            size_t name_bytes)
 {
@@ -301,14 +300,14 @@ static void begin_traceback(struct pl_cause_writer *writer)
     forget_frames(writer);
 }
 
-/* A line of an exception group, after its margin of "|" or "+". */
+/* Read a line of an exception group, after its margin of "|" or "+". */
 static void read_group(struct pl_cause *cause, struct pl_cause_writer *writer, const char *text)
 {
     const size_t length = strlen(text);
     size_t name_bytes;
 
     writer->in_frames = false;
-    if (*text == '-' || *text == '+') { /* between its exceptions */
+    if (*text == '-' || *text == '+') { /* the line is between the group's exceptions */
         writer->group = writer->group == PL_CAUSE_GROUP_FOUND ? PL_CAUSE_GROUP_OVER : writer->group;
         return;
     }
@@ -329,7 +328,7 @@ static void read_group(struct pl_cause *cause, struct pl_cause_writer *writer, c
     }
 }
 
-/* A line that is not indented. */
+/* Read a line that is not indented. */
 static void read_first(struct pl_cause *cause, struct pl_cause_writer *writer, const char *line)
 {
     const char *connection = find_connection(line);
@@ -355,7 +354,7 @@ static void read_first(struct pl_cause *cause, struct pl_cause_writer *writer, c
     writer->is_mixed = writer->is_mixed && writer->open > 0;
 }
 
-/* Python colours its tracebacks where it is told to. */
+/* Python colours its tracebacks if it is told to. */
 static void remove_colours(char *line)
 {
     char *to = line;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The line of a stream that says why a Python program failed: the last exception's own line, or what pip says of a
- * connection after its last attempt, or uv's error with its reasons. It is kept as the stream passes, whose end may be
- * a dump of any length. With the exception comes its place: the innermost line of its traceback that lies in the
- * program's own folder; otherwise the innermost that lies in no package and not in Python; otherwise the innermost.
+ * The line of a stream that says why a Python program failed: the last exception's own line, or pip's message about a
+ * connection after its last attempt, or uv's error with its reasons. It is kept while the stream passes, because a dump
+ * of any length may follow. An exception has a place: the innermost line of its traceback that lies in the program's
+ * own folder; otherwise the innermost that lies in no package and not in Python; otherwise the innermost.
  *
  * An exception's line is the first after "Traceback (most recent call last):" that is not indented, or, as of a
  * SyntaxError, one that begins with a name such as ValueError and a colon. What Python reports as "Exception ignored"
  * is left out. Of chained exceptions the last one is kept, of an exception group its first one.
  *
  * Several processes may write to one stream. Their lines are told apart by the tags of torch, torchrun, mpirun and
- * Paceline ("[rank1]: ", "[default1]:", "[1,1]<stderr>:", "[rank 1] "). Of ranks with torch's own tag the first that
- * fails is kept: torch tags no exception that a program handles. Where tracebacks without tags are mixed, the exception
- * has no place.
+ * Paceline ("[rank1]: ", "[default1]:", "[1,1]<stderr>:", "[rank 1] "). Among ranks with torch's own tag the first
+ * exception is kept, because torch tags no exception that a program handles. If tracebacks without tags are mixed, the
+ * exception has no place.
  *
  * Test  tests/unit/entrypoint/output/test_cause.c, tests/fuzz/fuzz_output.c
  */
@@ -29,53 +29,53 @@ enum {
     PL_CAUSE_FIRST_BYTES = 64 * 1024,
     PL_CAUSE_TAG_BYTES = 48,
     PL_CAUSE_PLACE_BYTES = 160, /* the end of a longer path is kept */
-    PL_CAUSE_WRITERS = 8,       /* those without a tag count as one */
+    PL_CAUSE_WRITERS = 8,       /* writers without a tag count as one */
 };
 
-/** Whose code a line of a traceback is: Python's or a package's, of another folder, or the program's own folder's. */
+/** The folder of a traceback line's code: Python's or a package's, another one, or the program's own. */
 enum pl_cause_nearness { PL_CAUSE_LIBRARY, PL_CAUSE_ELSEWHERE, PL_CAUSE_OWN };
 
-/** The lines that are searched: not those that another shim has searched, below which their writer runs. */
+/** The lines to search. Those with a tag may have been searched by the shim of their writer already. */
 enum pl_cause_lines { PL_CAUSE_ALL, PL_CAUSE_UNTAGGED, PL_CAUSE_NONE };
 
-/** What one writer has begun. */
+/** The state of one writer. */
 struct pl_cause_writer {
     char tag[PL_CAUSE_TAG_BYTES];
-    int open;        /* how many tracebacks have begun whose exception has not come */
-    bool is_mixed;   /* they were open at the same time */
-    bool in_frames;  /* its last line was one of a traceback, before the exception's */
+    int open;        /* number of tracebacks that have begun and whose exception has not come */
+    bool is_mixed;   /* several tracebacks were open at the same time */
+    bool in_frames;  /* the writer's last line was one of a traceback, before the exception's line */
     bool is_ignored; /* the next exception is one that Python has ignored */
     bool is_syntax;  /* the line of code that a SyntaxError of the program itself names */
-    /* of an exception group: its first exception is awaited, may be followed by one that was raised of it, is over */
+    /* the group's first exception is awaited; one raised from it may follow; the group is over */
     enum { PL_CAUSE_NO_GROUP, PL_CAUSE_GROUP_WAITS, PL_CAUSE_GROUP_FOUND, PL_CAUSE_GROUP_OVER } group;
-    enum pl_cause_nearness nearness;  /* of `place`, */
+    enum pl_cause_nearness nearness;  /* nearness of `place` */
     char place[PL_CAUSE_PLACE_BYTES]; /* "train.py:31": the innermost line of the nearest code; "": none */
 };
 
 /** Zero-initialise; holds no resources. */
 struct pl_cause {
     enum pl_cause_lines lines;
-    const char *folders[2];             /* where the program's own files are, absolute; NULL: unknown */
+    const char *folders[2];             /* absolute paths of the folder with the program's own files; NULL: unknown */
     char line[PL_CAUSE_LINE_BYTES + 1]; /* the beginning of the line that is read now, with a NUL */
     size_t line_bytes;
     struct pl_cause_writer writers[PL_CAUSE_WRITERS]; /* the first has no tag */
     size_t writers_used;
-    char error[PL_CAUSE_LINE_BYTES + 1]; /* uv's, with the reasons so far; "" after another line */
+    char error[PL_CAUSE_LINE_BYTES + 1]; /* uv's error, with its reasons so far; "" after another line */
     char found[PL_CAUSE_LINE_BYTES + 1];
     char found_place[PL_CAUSE_PLACE_BYTES];
     char found_tag[PL_CAUSE_TAG_BYTES];
-    size_t later_bytes; /* printed since */
+    size_t later_bytes; /* number of bytes printed since `found` */
 };
 
 void pl_cause_add(struct pl_cause *cause, const char *bytes, size_t count);
 
-/** The line, as it was printed, without its tag; also where its end has not come. "" when there is none. */
+/** Returns the line as it was printed, without its tag, even if it has no end yet. "" if there is none. */
 const char *pl_cause_text(struct pl_cause *cause);
 
-/** "train.py:31": where the exception was raised whose line pl_cause_text() has just returned; "": not known. */
+/** Returns where the exception that pl_cause_text() last returned was raised: "train.py:31"; "": not known. */
 const char *pl_cause_place(const struct pl_cause *cause);
 
-/** The rank that a tag of torch or Paceline names before that line; -1: none. */
+/** Returns the rank that a tag of torch or Paceline before that line names; -1: none. */
 int pl_cause_rank(const struct pl_cause *cause);
 
 #endif

@@ -17,7 +17,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* More lines than the longest block has: what has no end is not left out for ever. */
+/* More lines than the longest block has, so that a block without an end is not left out for ever. */
 enum { BLOCK_LINES_MOST = 12, DASHES_LEAST = 60 };
 
 static bool is_dashes(const char *line, size_t bytes)
@@ -59,7 +59,7 @@ static bool has_tag(const char *line)
 
 size_t pl_abort_blocks_remove(struct pl_abort_blocks *blocks, char *lines, size_t count, size_t *ret_held_bytes)
 {
-    size_t kept = 0, dashes = 0; /* bytes of a line of dashes at the end of what is kept */
+    size_t kept = 0, dashes = 0; /* dashes: bytes of a line of dashes at the end of the kept bytes */
 
     for (size_t at = 0, bytes; at < count; at += bytes) {
         const char *newline = memchr(lines + at, '\n', count - at);
@@ -83,8 +83,8 @@ size_t pl_abort_blocks_remove(struct pl_abort_blocks *blocks, char *lines, size_
     return kept;
 }
 
-/* How long an unfinished line waits for its end: for two looks at the program. If a loaded machine keeps the program
- * from going on, its line waits for more of them, until it has had CPU time enough to end the line. */
+/* How long an unfinished line waits for its end: two looks at the program. If a loaded machine keeps the program from
+ * going on, the line waits for more looks, until the program has had enough CPU time to end the line. */
 #define LOOK_NS (PL_NS_PER_S / 8)
 #define ENOUGH_CPU_NS (LOOK_NS / 2)
 enum { LOOKS_LEAST = 2, LOOKS_MOST = 80 };
@@ -156,7 +156,7 @@ enum pl_status pl_copier_open_terminal(struct pl_copier *copier, int *ret_fd, st
     return PL_OK;
 }
 
-/* All that is here is new, since nothing was ready to be written. */
+/* All bytes here are new, because nothing was ready to be written. */
 static void remove_blocks(struct pl_copier *copier)
 {
     size_t held, left = pl_abort_blocks_remove(&copier->blocks, copier->bytes, copier->ready, &held);
@@ -167,7 +167,7 @@ static void remove_blocks(struct pl_copier *copier)
     copier->ready = left - held;
 }
 
-/* The bytes up to `ready` may be written. If nobody reads them, they count as written. */
+/* Set `ready`: the bytes before it may be written. If no process reads them, they count as written. */
 static void make_ready(struct pl_copier *copier, size_t ready)
 {
     if (copier->keeps_tail) {
@@ -177,7 +177,7 @@ static void make_ready(struct pl_copier *copier, size_t ready)
     copier->begin = copier->broken ? ready : copier->begin;
 }
 
-/* The bytes up to `end` have been read, or made of what was read. */
+/* Set `end`: the bytes before it were read, or made of bytes that were read. */
 static void set_end(struct pl_copier *copier, size_t end)
 {
     copier->end = end;
@@ -215,7 +215,7 @@ void pl_copier_end(struct pl_copier *copier)
 {
     pl_file_close_at(&copier->fd);
     set_end(copier, copier->end + pl_bars_end(&copier->bars, copier->bytes + copier->end));
-    if (copier->ends_line && copier->line_is_open) { /* in one write with the line, so that nobody writes in between */
+    if (copier->ends_line && copier->line_is_open) { /* one write with the line: nobody writes in between */
         copier->bytes[copier->end] = '\n';
         set_end(copier, copier->end + 1);
     }
@@ -285,7 +285,7 @@ static size_t next_part(const struct pl_copier *copier)
     return newline ? (size_t)(newline - begin) + 1 : part;
 }
 
-/* torch writes the tag of a rank by itself before some of its lines, with a blank after it or without. */
+/* Whether the line has the prefix: torch itself puts a rank's tag before some lines, with or without a blank. */
 static bool has_prefix(const struct pl_copier *copier, const char *line, size_t bytes)
 {
     const size_t length = strcspn(copier->prefix, " ");
@@ -355,11 +355,11 @@ bool pl_copier_has_to_write(const struct pl_copier *copier)
     return copier->begin < copier->ready || copier->staged_begin < copier->staged_end;
 }
 
-/* Looks at the program, and returns whether its unfinished line is to wait on. */
+/* Looks at the program, and returns whether its unfinished line must wait longer. */
 static bool is_within_line(struct pl_copier *copier)
 {
     const int64_t cpu_ns = copier->runnable_cpu_ns ? copier->runnable_cpu_ns(copier->reader) : -1;
-    struct pollfd wait = {.fd = copier->fd, .events = POLLIN}; /* what it wrote before this look */
+    struct pollfd wait = {.fd = copier->fd, .events = POLLIN}; /* output that came before this look */
 
     copier->first_cpu_ns = copier->line_looks == 0 ? cpu_ns : copier->first_cpu_ns;
     copier->line_looks++;

@@ -10,13 +10,13 @@
 #include <pcre2.h>
 #include <stdlib.h>
 
-enum { NUMBER_BYTES = 64, WORDS_BYTES = 160, MOST_STEPS = 10000000 /* of a search in one line */ };
+enum { NUMBER_BYTES = 64, WORDS_BYTES = 160, MOST_STEPS = 10000000 /* steps of a search in one line */ };
 
 struct pl_pattern {
     pcre2_code *code;
     pcre2_match_context *context;
     pcre2_match_data *found;
-    const char *line; /* of the last search, if it matched; else NULL */
+    const char *line; /* line of the last search, if it matched; else NULL */
 };
 
 static enum pl_status compile(struct pl_pattern *pattern, const char *expression, struct pl_error *reterr)

@@ -23,7 +23,7 @@ enum pl_status pl_pattern_new(const char *expression, struct pl_pattern **ret_pa
 enum pl_status pl_pattern_number(struct pl_pattern *pattern, const char *line, size_t length, double *ret_number,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns what the first group had in the last search, in its line; NULL if there was no match. */
+/** Returns the text of the first group in the last search, inside the line; NULL if there was no match. */
 const char *pl_pattern_group(const struct pl_pattern *pattern, size_t *ret_length);
 
 void pl_pattern_free(struct pl_pattern *pattern);

@@ -159,7 +159,7 @@ size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes)
     }
     memcpy(flat, tail->bytes + start, first_part);
     memcpy(flat + first_part, tail->bytes, tail->used - first_part);
-    free_from--; /* the NUL */
+    free_from--; /* room for the NUL */
     text[free_from] = '\0';
     while (end > 0) {
         size_t begin = end, length;
@@ -187,7 +187,7 @@ size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes)
 
 enum { NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
-/* Whether the text begins with what a program's name or path begins with, and not as a tag, a date or a number does. */
+/* Whether the text begins like a program's name or path, and not like a tag, a date or a number. */
 static bool begins_as_name(const char *text)
 {
     return isalpha((unsigned char)*text) || *text == '.' || *text == '/' || *text == '_';
@@ -240,7 +240,7 @@ static bool is_program(const char *name, size_t bytes, const char *text)
     return false;
 }
 
-/* "NAME: error: TEXT". A number after it is a metric. */
+/* Whether the line is "NAME: error: TEXT". If a number follows instead of TEXT, it is a metric. */
 static bool is_named_error(const char *line)
 {
     static const char mark[] = ": error: ";
@@ -254,7 +254,7 @@ static bool is_named_error(const char *line)
     return end == text || isalpha((unsigned char)*end);
 }
 
-/* "NAME: error while loading shared libraries: ...", "NAME: symbol lookup error: ..." */
+/* Whether the line is "NAME: error while loading shared libraries: ..." or "NAME: symbol lookup error: ...". */
 static bool is_loaders(const char *line)
 {
     const size_t name_bytes = strcspn(line, " ");
@@ -264,7 +264,7 @@ static bool is_loaders(const char *line)
             pl_text_begins_with(line + name_bytes, " symbol lookup error: "));
 }
 
-/* The text before the words by which the code is explained; 0 where the line has none. */
+/* Returns the length of the text before the words that explain the code; 0 if the line has none. */
 static size_t command_bytes(const char *line, int code)
 {
     static const char *const not_found[] = {": command not found", ": not found", ": No such file or directory",
@@ -302,8 +302,8 @@ static const char *unquoted(const char *text, size_t *bytes_at)
     return text;
 }
 
-/* "foo: command not found" of a shell after its script, "env: 'foo': No such file or directory" of a program that
- * starts another. */
+/* Find the command in "foo: command not found" of a shell after its script, or in "env: 'foo': No such file or
+ * directory" of a program that starts another. */
 static void find_command(const char *line, const char *after, int code, struct pl_last_word *word)
 {
     static const char *const starters[] = {"env: ", "/usr/bin/env: ", "timeout: failed to run command ",

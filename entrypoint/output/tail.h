@@ -22,7 +22,7 @@ enum {
 /** Zero-initialise; holds no resources. */
 struct pl_tail {
     size_t used;         /* bytes held, at most PL_TAIL_BYTES */
-    size_t write_offset; /* where the next byte goes */
+    size_t write_offset; /* offset of the next byte in `bytes` */
     char bytes[PL_TAIL_BYTES];
     struct pl_cause cause;
 };
@@ -40,16 +40,16 @@ size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes);
 void pl_tail_cause(struct pl_tail *tail, char text[static PL_TAIL_LINE_BYTES + 1]);
 
 /**
- * Write where that line's exception was raised to `text`, as clean: "train.py:31", "train.py:31, rank 3" with
- * `with_rank` where the stream names the rank, or "".
+ * Write to `text` where the exception of that line was raised, cleaned in the same way: "train.py:31"; "train.py:31,
+ * rank 3" with `with_rank` if the stream names the rank; or "".
  */
 void pl_tail_place(struct pl_tail *tail, bool with_rank, char text[static PL_TAIL_PLACE_BYTES]);
 
 enum { PL_LAST_WORD_COMMAND_BYTES = 128 };
 
 /**
- * What the last line of a program's stderr says of its end, where it is an error message. Only these forms count, since
- * a log line or a metric may be last, too:
+ * What the last line of a program's stderr says about the program's end, if the line is an error message. Only these
+ * forms count, since a log line or a metric may be last, too:
  *
  *     train.py: error: argument --epochs: invalid int value: 'three'     argparse, and many programs in C
  *     ./train.sh: line 3: foo: command not found                         bash; dash: "./train.sh: 3: foo: not found"
@@ -58,8 +58,8 @@ enum { PL_LAST_WORD_COMMAND_BYTES = 128 };
  */
 struct pl_last_word {
     bool is_error;
-    bool is_loader; /* the dynamic loader's: the code 127 is its own, not that of a shell */
-    /* with the codes 126 and 127 the command that could not be executed or was not found; "": the line names none */
+    bool is_loader; /* the line is the dynamic loader's: the code 127 is its own, not that of a shell */
+    /* with the codes 126 and 127: the command that could not be executed or was not found; "": the line names none */
     char command[PL_LAST_WORD_COMMAND_BYTES];
 };
 

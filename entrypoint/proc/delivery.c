@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long a process that has waited has to end by itself, a wrapper in Python that unloads torch for longer, and how
- * long it may run something else before it counts as one that goes on: the last command of a script may be short. */
+/* How long a waiting process may take to end by itself (a Python wrapper that unloads torch: WRAPPER_END_NS), and run
+ * something else until it counts as going on, since a script's last command may be short. */
 #define END_NS (2 * PL_NS_PER_S)
 #define WRAPPER_END_NS (20 * PL_NS_PER_S)
 #define GOES_ON_NS (PL_NS_PER_S / 10)
@@ -20,15 +20,15 @@
 /* A process that has got the signal, or waits for it. */
 struct pl_delivery_known {
     pid_t pid;
-    uint64_t start_ticks; /* tells it from another process that gets its number later */
+    uint64_t start_ticks; /* distinguishes it from a later process with the same number */
     bool got;
-    bool caught;        /* it handled the signal when it got it; a handler may begin with ignoring the next one */
-    int64_t free_ns;    /* since when nobody that it waits for is left; 0: somebody is */
-    int64_t wraps_ns;   /* when it was last seen to be a wrapper or to wait for one; 0: never */
-    int64_t goes_on_ns; /* since when it has also run something that did not get the signal; 0: it has not */
+    bool caught;     /* the process handled the signal when it got it; a handler may begin with ignoring the next one */
+    int64_t free_ns; /* time since which no process that it waits for is left; 0: one is left */
+    int64_t wraps_ns;   /* time at which it was last seen as a wrapper, or waiting for one; 0: never */
+    int64_t goes_on_ns; /* time since which it also runs something that did not get the signal; 0: it does not */
 };
 
-/* What is known of a process below this one, as it is now. The parent of a child of this process is not listed. */
+/* Bits of a process below this one, in its present state. The parent of a child of this process is not listed. */
 enum { CATCHES = 1, CATCHING_BELOW = 2 /* a descendant catches */ };
 
 struct members {
@@ -56,9 +56,9 @@ static bool shares_signals(const struct pl_proc_entry *member)
 }
 
 /*
- * Whether it is a program that handles a signal only to pass it on, or to end what it has started, or itself. `timeout`
- * would send it twice, also to a program's workers; `su`, `runuser` and `script` kill their child 2 s later, agents of
- * torch and deepspeed after 30 s; `uv` passes it on to a shell that dies of it; Xvfb would leave its clients.
+ * Whether the process handles a signal only to pass it on, or to end its children, or itself. `timeout` would send the
+ * signal twice, also to a program's workers; `su`, `runuser` and `script` kill their child 2 s later, agents of torch
+ * and deepspeed after 30 s; `uv` passes it on to a shell that dies of it; Xvfb would leave its clients.
  */
 static bool is_wrapper(const struct pl_proc_entry *member)
 {
@@ -82,8 +82,8 @@ static bool is_wrapper(const struct pl_proc_entry *member)
     return false;
 }
 
-/* Whether it looks like a worker of torch's DataLoader: it runs its parent's file, and has handlers for all signals
- * that torch's workers handle, each of which ends the worker. */
+/* Whether the process looks like a worker of torch's DataLoader: it runs its parent's file, and has handlers for all
+ * signals that torch's workers handle, each of which ends the worker. */
 static bool is_loader(const struct pl_proc_entry *member, int number)
 {
     static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE};
@@ -130,7 +130,7 @@ static bool read_members(const struct pl_delivery *delivery, struct members *mem
     for (size_t i = 0; i < members->count; i++) {
         struct pl_proc_entry *member = &members->items[i];
 
-        /* a process that has ended still has its handlers here until its parent has asked for its end */
+        /* a process that has ended still has its handlers here until its parent has waited for it */
         if (member->stat.state != 'Z' && number != SIGKILL &&
             (has_caught(delivery, member) ||
              ((pl_proc_catches(member->pid, number) || pl_proc_awaits(member->pid, number)) && !is_wrapper(member)))) {
@@ -164,7 +164,7 @@ static size_t count_catching(const struct members *members)
     return count;
 }
 
-/* Returns what is known of `member`, or NULL if there is no memory. */
+/* Returns the entry of `member` in the list of known processes; NULL if memory is out. */
 static struct pl_delivery_known *know(struct pl_delivery *delivery, const struct pl_proc_entry *member)
 {
     struct pl_delivery_known *known = find_known(delivery, member);
@@ -198,7 +198,7 @@ static void send_to(struct pl_delivery *delivery, const struct pl_proc_entry *me
 static void send_to_all_below(struct pl_delivery *delivery, const struct members *members,
                               const struct pl_proc_entry *top)
 {
-    send_to(delivery, top); /* a parent first, which then cannot go on and start something else */
+    send_to(delivery, top); /* a parent gets it first, so that it cannot go on and start something else */
     for (size_t i = 0; i < members->count; i++) {
         if (members->items[i].parent == top) {
             send_to_all_below(delivery, members, &members->items[i]);
@@ -206,8 +206,8 @@ static void send_to_all_below(struct pl_delivery *delivery, const struct members
     }
 }
 
-/* Whether a process without a handler waits for others: for descendants, for those that a process above it, which waits
- * too or is a shell with a trap, has as descendants, or, if nobody above it has a handler, for all. */
+/* Whether a process without a handler waits: for its descendants; for all descendants of a process above it, if that
+ * one waits too or is a shell with a trap; or, if no process above it has a handler, for all processes. */
 static bool must_wait(const struct pl_delivery *delivery, const struct pl_proc_entry *member)
 {
     for (const struct pl_proc_entry *at = member; at; at = at->parent) {
@@ -230,7 +230,7 @@ static void deliver_to_children(struct pl_delivery *delivery, const struct membe
     }
 }
 
-/* Deliver the signal to a process that nothing is known of, and to those below it. */
+/* Deliver the signal to a process that is not known yet, and to the processes below it. */
 static void deliver(struct pl_delivery *delivery, const struct members *members, const struct pl_proc_entry *member)
 {
     if (catches(member)) {
@@ -245,7 +245,7 @@ static void deliver(struct pl_delivery *delivery, const struct members *members,
     }
 }
 
-/* Whether a process that waits for nobody any more is to get the signal now. */
+/* Whether a process that waits for no other one any more is to get the signal now. */
 static bool is_due(const struct pl_delivery *delivery, const struct members *members,
                    const struct pl_proc_entry *member, struct pl_delivery_known *known)
 {
@@ -268,8 +268,8 @@ static bool is_due(const struct pl_delivery *delivery, const struct members *mem
            (known->goes_on_ns != 0 && now_ns - known->goes_on_ns >= GOES_ON_NS);
 }
 
-/* Look at a process that waits. What it has started since the last look gets the signal if it has a handler, and waits
- * with it otherwise. Below a process that has the signal nothing new gets it: a trap may have started it. */
+/* Look at a process that waits. A new child gets the signal if it has a handler, and otherwise waits too. Below a
+ * process that has got the signal, no new process gets it: a trap may have started that one. */
 static void look_again(struct pl_delivery *delivery, const struct members *members, const struct pl_proc_entry *member)
 {
     struct pl_delivery_known *known = find_known(delivery, member);
@@ -299,7 +299,7 @@ static void count_members(struct pl_delivery *delivery, const struct members *me
     }
 }
 
-/* Deliver the signal to the processes that were found. What an earlier signal has left is forgotten. */
+/* Deliver the signal to the processes that were found. Those that wait for an earlier signal are forgotten. */
 static void begin(struct pl_delivery *delivery, int number, const struct members *members)
 {
     delivery->number = number;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts and namespaces. It forks by itself, because a process cannot leave a namespace that it tries. */
+/* Enters user namespaces, and makes mounts in the namespaces of this process. */
 #include "entrypoint/proc/mounts.h"
 
 #include "base/file.h"
@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { RECURSIVE = 0x8000, READ_ONLY = 1 }; /* of linux/mount.h, which does not go with sys/mount.h */
+enum { RECURSIVE = 0x8000, READ_ONLY = 1 }; /* from linux/mount.h, which conflicts with sys/mount.h */
 
 static enum pl_status write_text(const char *path, const char *text, struct pl_error *reterr)
 {

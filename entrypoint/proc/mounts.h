@@ -10,13 +10,13 @@
 
 #include "base/status.h"
 
-/** Enters a user namespace in which only this user exists: what a user may do in its own, this process may then do. */
+/** Enters a new user namespace with only this user in it, where this process has the rights to mount. */
 enum pl_status pl_mounts_enter_users(struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Shows `from` at `to`, with all mounts below it. */
 enum pl_status pl_mounts_bind(const char *from, const char *to, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Makes a mount read-only, and the mounts below it, which stay writable before Linux 5.12. */
+/** Makes a mount read-only. Since Linux 5.12 the mounts below it become read-only too. */
 enum pl_status pl_mounts_make_read_only(const char *path, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Mounts an empty file system in memory; `mode` is "mode=0755". */

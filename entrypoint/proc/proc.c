@@ -148,7 +148,7 @@ bool pl_proc_catches(pid_t pid, int number)
     return has_signal(pid, "status", "SigCgt", number);
 }
 
-/* Whether the thread waits in sigwait() or the like for the signal: what the system call's set has. */
+/* Whether the thread waits in sigwait() or the like for the signal: whether the system call's set has it. */
 static bool is_in_sigwait(pid_t pid, pid_t tid, int number)
 {
     char name[PATH_BYTES];
@@ -205,7 +205,7 @@ static bool has_signalfd(pid_t pid, int number)
 
 bool pl_proc_awaits(pid_t pid, int number)
 {
-    /* This is the first thread's set, without what it waits for itself. If it has the signal, others may wait. */
+    /* This is the first thread's mask, without the signals that it waits for. If it has the signal, others may wait. */
     if (!has_signal(pid, "status", "SigBlk", number)) {
         return is_in_sigwait(pid, pid, number);
     }
@@ -253,7 +253,7 @@ static void set_parents(struct pl_proc_entry *list, size_t count)
         const struct pl_proc_entry key = {.pid = list[i].stat.parent};
         struct pl_proc_entry *found = bsearch(&key, list, count, sizeof(key), by_pid);
 
-        /* a number that was used again during the look could close a circle */
+        /* a process number that is reused during the look could make a cycle */
         list[i].parent = found && found->stat.start_ticks <= list[i].stat.start_ticks ? found : NULL;
     }
 }
@@ -309,7 +309,7 @@ enum pl_status pl_proc_list(pid_t top, struct pl_proc_entry **ret_list, size_t *
     return PL_OK;
 }
 
-/* What a process is that may be a training program, or stand between one and the supervisor. */
+/* Bits of a process that may be a training program, or be between one and the supervisor. */
 enum { PACELINE = 1, RANK_SHIM = 2, SSHD = 4, OWN = 8, ENDED = 16 };
 
 /* The version of Open MPI decides which of these mpirun is a link to. */
@@ -342,7 +342,7 @@ static void look_at(struct pl_proc_entry *process, const struct stat *paceline)
     struct stat file;
 
     snprintf(path, sizeof(path), "/proc/%d/exe", (int)process->pid);
-    if (stat(path, &file) != 0) { /* it is a zombie or has ended since it was listed, or it is another user's */
+    if (stat(path, &file) != 0) { /* the process is a zombie, has ended since it was listed, or is another user's */
         process->is = errno == ENOENT || errno == ESRCH ? ENDED : 0;
         return;
     }

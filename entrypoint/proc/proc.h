@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What /proc says about processes, threads and the network, and which processes are training programs.
+ * Reads from /proc facts about processes, threads and the network, and finds the training programs.
  *
  * Source  proc(5), ptrace(2) on who may read what; RFC 4022, tcpPassiveOpens.
  * Test    tests/unit/entrypoint/proc/test_proc.c, ../supervise/test_apart.c
@@ -33,7 +33,7 @@ struct pl_proc_entry {
 };
 
 /**
- * List the processes of this container, or, if `top` is not 0, those below that one, lowest PID first. Errors:
+ * List the processes of this container, or, if `top` is not 0, the processes below `top`, lowest PID first. Errors:
  * PL_SYSTEM, PL_NOT_FOUND: no /proc is mounted.
  *
  * Ownership  the caller frees `*ret_list`.
@@ -68,8 +68,8 @@ bool pl_proc_catches(pid_t pid, int number);
 bool pl_proc_awaits(pid_t pid, int number);
 
 /**
- * Get the name, without folders, by which `pid` was started; of a Python program that of its script or module. "" if it
- * cannot be read.
+ * Get the name, without folders, by which `pid` was started; for a Python program, the name of its script or module. ""
+ * if it cannot be read.
  */
 void pl_proc_command_name(pid_t pid, char *ret_name, size_t name_bytes);
 
@@ -82,8 +82,8 @@ void pl_proc_copy_text(const char *text, char *ret_copy, size_t copy_bytes);
 void pl_proc_file_name(pid_t pid, char *ret_name, size_t name_bytes);
 
 /**
- * Whether the process `pid` runs a shell. A script's own name is the process's name, so the file that it runs counts;
- * if that cannot be read, `name` from its line of stat.
+ * Whether the process `pid` runs a shell. A script's own name is the process's name, so the name of the file that it
+ * runs counts; if that cannot be read, `name`, which is from /proc/PID/stat.
  */
 bool pl_proc_is_shell(pid_t pid, const char *name);
 
@@ -126,8 +126,8 @@ enum pl_status pl_proc_list_ranks(const struct stat *paceline, struct pl_proc_of
 uint64_t pl_proc_network_bytes(void);
 
 /**
- * Get the number of TCP connections that have been accepted there so far, including those within this host.
- * PL_UNSUPPORTED if /proc does not say.
+ * Get the number of TCP connections that were accepted in this network namespace so far, including those within this
+ * host. PL_UNSUPPORTED if /proc does not say.
  */
 enum pl_status pl_proc_accepted(uint64_t *ret_count, struct pl_error *reterr) PL_MUST_CHECK;
 

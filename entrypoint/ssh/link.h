@@ -89,10 +89,10 @@ struct pl_link {
     struct pl_text in, out;
     size_t consumed_bytes; /* bytes of `in` that the last returned frame used */
     size_t sent_bytes;     /* bytes of `out` that are sent */
-    int64_t received_ns;   /* when bytes arrived last */
-    bool ended;            /* the other side closed */
-    short events;          /* what the link waits for, for poll(2) */
-    /* descriptors that arrived with a frame and were not taken; further ones are closed */
+    int64_t received_ns;   /* time at which bytes arrived last */
+    bool ended;            /* the other side has closed the link */
+    short events;          /* events for poll(2) that the link waits for */
+    /* descriptors that arrived with a frame and that nobody has taken yet; if more arrive, they are closed */
     int fds[PL_LINK_MAX_FDS];
     size_t fds_count;
 };
@@ -121,10 +121,10 @@ enum pl_status pl_link_send_fds(struct pl_link *link, enum pl_frame_type type, c
 /** Send the bytes that wait, as far as the socket takes them now. */
 void pl_link_flush(struct pl_link *link);
 
-/** Send the bytes that wait, at the longest until `deadline_ns`. */
+/** Send the bytes that wait, until `deadline_ns` at most. */
 void pl_link_drain(struct pl_link *link, int64_t deadline_ns);
 
-/** Read the bytes that the socket has. Call it when poll(2) reports some. */
+/** Read the bytes that the socket has. Call it when poll(2) reports that there are some. */
 enum pl_status pl_link_read(struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
 
 /* Get the next whole frame that was read. Errors: PL_END: there is none yet; PL_PEER: there is none, and the peer has

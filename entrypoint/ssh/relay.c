@@ -133,9 +133,9 @@ enum pl_status pl_command_split_daemon(const char *text, struct pl_strv *words, 
 }
 
 enum {
-    REASON_BYTES = 400, /* that ssh prints of the reason, PL_DISCONNECT_BEGIN included */
-    DISCONNECT = 1,     /* SSH_MSG_DISCONNECT, */
-    BY_APPLICATION = 11 /* and its reason code, SSH_DISCONNECT_BY_APPLICATION */
+    REASON_BYTES = 400, /* bytes of the reason that ssh prints, PL_DISCONNECT_BEGIN included */
+    DISCONNECT = 1,     /* message SSH_MSG_DISCONNECT */
+    BY_APPLICATION = 11 /* reason code SSH_DISCONNECT_BY_APPLICATION */
 };
 
 static const char greeting[] = "SSH-2.0-Paceline\r\n", disconnect_option[] = "--disconnect";
@@ -253,10 +253,10 @@ enum pl_status pl_exec_words(const struct pl_sshd *sshd, const char *run_dir, co
 }
 
 struct relay {
-    struct pl_link link; /* to process 1, later to the shim */
+    struct pl_link link; /* link to process 1, later to the shim */
     int channel_fd;      /* -1: the program uses the session's own descriptors */
     bool input_ended;
-    int64_t hangup_ns; /* when the program is killed after the end of the session */
+    int64_t hangup_ns; /* time at which the program is killed after the end of the session */
 };
 
 static enum pl_status read_request(const char *request, enum pl_exec_kind *ret_kind, struct pl_strv *words,

@@ -2,13 +2,13 @@
 /**
  * `paceline relay`: sshd and mpirun start it to reach a host's process 1.
  *
- * By it a program runs on another host of the job in the way of ssh: as a child of the caller. The standard descriptors
- * of the child are those of the program. Its exit code is the program's exit code, 128 + the number of a signal that
- * ended the program, or 255 if there is no connection. ssh connects to that host's sshd with the job's key, and the
- * relay there has process 1 run the program (run_for_client() of frames.c). Each program has its own session, so
+ * A caller runs a program on another host of the job as with ssh: its child process is this relay, whose standard
+ * descriptors are those of the program. The relay's exit code is the program's exit code, 128 + the number of a signal
+ * that ended the program, or 255 if there is no connection. ssh connects to that host's sshd with the job's key, and
+ * the relay there has process 1 run the program (run_for_client() of frames.c). Each program has its own session, so
  * that its bytes delay neither another program nor heartbeats.
  *
- * It also listens instead of an sshd that cannot run on this host. It gives each client the reason by SSH's own
+ * The relay also listens instead of an sshd that cannot run on this host. It gives each client the reason by SSH's own
  * disconnection message, which ssh prints, and ends after the first client that has read it. The sender of the message
  * is not authenticated: an attacker who can answer in the host's place could prevent the job's start anyway.
  *
@@ -25,7 +25,7 @@
 /** The variable in which sshd passes the client's request. */
 #define PL_RELAY_REQUEST_VARIABLE "SSH_ORIGINAL_COMMAND"
 
-/** The text before the reason. */
+/** The disconnection message begins with this text. The reason follows. */
 #define PL_DISCONNECT_BEGIN "Paceline has no sshd here: "
 
 enum pl_exec_kind {
@@ -44,7 +44,7 @@ enum pl_status pl_exec_words(const struct pl_sshd *sshd, const char *run_dir, co
                              const struct pl_strv *program, struct pl_strv *argv,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Make the argument vector of a listener instead of sshd on `port`. */
+/** Make the argument vector of a relay that listens on `port` instead of sshd. */
 enum pl_status pl_disconnect_words(const char *self_path, int port, const char *reason, struct pl_strv *argv,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -64,7 +64,7 @@ enum { PL_COMMAND_MAX_WORDS = 4096 };
  */
 enum pl_status pl_command_split_daemon(const char *text, struct pl_strv *words, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Do what the words after `relay` ask for. The result is the exit code. */
+/** Run the relay with the words after `relay`. The result is the exit code. */
 int pl_relay_run(const struct pl_strv *words, const struct pl_environment *environment);
 
 #endif

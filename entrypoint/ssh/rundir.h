@@ -33,31 +33,31 @@
 #define PL_RUNDIR_FIFOS "fifos"
 #define PL_RUNDIR_FIFOS_VARIABLE "PACELINE_FIFOS"
 
-/* the file in the directory with the number of FIFOs of the channel that the platform has been asked for */
+/* A file in the directory: how many FIFOs of the channel the platform was asked for. */
 #define PL_RUNDIR_OPENED_BEGIN "opened-"
 #define PL_RUNDIR_OPENED PL_RUNDIR_OPENED_BEGIN "%s"
 
 /**
- * Where Open MPI 4 keeps its files: the name of the parameter for mpirun, which passes it on to its daemons on other
- * hosts, and the one for all, which daemons and ranks may not find beside it.
+ * Open MPI 4's parameters for the folder of its files. mpirun takes the first, and passes it on to its daemons on other
+ * hosts. The second is for all processes; daemons and ranks must not find the first beside it.
  */
 #define PL_RUNDIR_MPIRUN_FILES "orte_local_tmpdir_base"
 #define PL_RUNDIR_ALL_FILES "orte_tmpdir_base"
 
-/** How the names of Open MPI's parameters end that say where its shared memory lies. */
+/** The end of the names of Open MPI's parameters that say where its shared memory lies. */
 #define PL_RUNDIR_MEMORY_END "_backing_directory"
 
 enum { PL_RUNDIR_PATH_BYTES = 80 }; /* the path of a socket may have at most 107 bytes */
 
 struct pl_rundir {
     char path[PL_RUNDIR_PATH_BYTES];   /* "" if there is none */
-    char memory[PL_RUNDIR_PATH_BYTES]; /* of a directory in /dev/shm, which goes with it; mostly "" */
+    char memory[PL_RUNDIR_PATH_BYTES]; /* path of a private directory in /dev/shm, which is removed too; mostly "" */
     int listen_fd;
 };
 
 #define PL_RUNDIR_NONE ((struct pl_rundir){.listen_fd = -1})
 
-/** Whether a path is that of a run directory, of any host. */
+/** Whether `path` is the path of a run directory, of this or of another host. */
 bool pl_rundir_is_one(const char *path);
 
 /** Make the directory below /run (else /tmp), mode 0700, and listen on its socket. */
@@ -67,7 +67,7 @@ enum pl_status pl_rundir_open(struct pl_rundir *rundir, struct pl_error *reterr)
 enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name, const void *data, size_t bytes,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Make a private directory in /dev/shm, for what programs would leave there that are killed. Not if that fails. */
+/** Make a private directory in /dev/shm for files that killed programs leave. If that fails, there is none. */
 void pl_rundir_open_memory(struct pl_rundir *rundir);
 
 /* Save the variables in `environment` that describe this host for its ranks: SM_*, CURRENT_HOST, PACELINE_HOST_NAME,
@@ -85,14 +85,14 @@ enum pl_status pl_rundir_load_environment(const char *path, struct pl_environmen
 /** Connect to process 1 of this host, which must belong to this user. */
 enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Where a process is in the job and on its host. */
+/** The place of a process: its rank in the job and on its host. */
 struct pl_rundir_place {
     int rank, size, local_rank, local_size;
 };
 
 /**
  * Give a rank FIFOs of its own for the channels that `environment` names in PACELINE_FIFOS: SM_CHANNEL_<NAME> becomes
- * their path. Where the rank is the only one of its host, or `path` is NULL, the channels stay the platform's, and the
+ * their path. If the rank is the only one of its host, or `path` is NULL, the channels stay the platform's, and the
  * variable is removed. pl_rundir_leave_fifos() tells that the rank has ended, so that the others do not wait for it.
  */
 enum pl_status pl_rundir_take_fifos(const char *path, const struct pl_rundir_place *place,

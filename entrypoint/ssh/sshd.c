@@ -24,7 +24,7 @@ enum { KEY_MAX_BYTES = 16 * 1024, STATUS_MAX_BYTES = 64 * 1024, HOSTS_MAX_BYTES 
 
 static const char hosts_file[] = "hosts";
 
-/* The name under which the client knows every host's key: all hosts of an image have the same key, but other names. */
+/* The client's name for every host's key: all hosts of an image have the same key, but different names. */
 #define HOST_KEY_ALIAS "paceline"
 
 /* Explain why the key file, or its directory, exists but cannot be read by this user: the keys of an image belong to
@@ -200,8 +200,8 @@ static uint64_t capabilities_in_effect(void)
                : UINT64_MAX;
 }
 
-/* Check the capabilities: sshd as root moves its unprivileged part into /run/sshd, as another user. If it may not, it
- * closes every session at once, and the master would wait until its timeout. */
+/* Check the capabilities: sshd as root moves its unprivileged part into /run/sshd, as another user. Without the right
+ * to do so it closes every session at once, and the master would wait until its timeout. */
 static enum pl_status check_capabilities(struct pl_error *reterr)
 {
     static const struct {
@@ -263,8 +263,8 @@ static void append_config(const struct pl_sshd *sshd, const struct pl_job *job, 
                          "PrintMotd no\n"
                          "PrintLastLog no\n"
                          "TCPKeepAlive yes\n"
-                         /* with it bash does not read ~/.bashrc, which might print something or wait: it acts as the
-                          * child of a shell */
+                         /* with it bash acts as the child of a shell: it does not read ~/.bashrc, which might print
+                          * something or wait */
                          "SetEnv SHLVL=1\n"
                          "LogLevel ERROR\n");
 }

@@ -34,7 +34,7 @@ enum pl_status pl_sshd_check_user(struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Find the keys, the user and the port. PL_NOT_FOUND names a missing file and how to make it. PL_SYSTEM names a file
- * that may not be read, and its owner.
+ * that this user may not read, and the file's owner.
  */
 enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
                             struct pl_error *reterr) PL_MUST_CHECK;
@@ -68,8 +68,8 @@ enum pl_status pl_sshd_save_hosts(const struct pl_sshd *sshd, const struct pl_ru
                                   const struct pl_strv *hosts, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Load it again: the port and the user into `sshd`, the names of this host and of all hosts. PL_NOT_FOUND if the job
- * has no link. The caller frees `*ret_current_host`.
+ * Load what pl_sshd_save_hosts() has saved: the port and the user into `sshd`, the names of this host and of all hosts.
+ * PL_NOT_FOUND if the job has no link. The caller frees `*ret_current_host`.
  */
 enum pl_status pl_sshd_load_hosts(const char *run_dir, struct pl_sshd *sshd, char **ret_current_host,
                                   struct pl_strv *hosts, struct pl_error *reterr) PL_MUST_CHECK;

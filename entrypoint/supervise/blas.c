@@ -14,7 +14,7 @@
 
 #define ANSWER_NS (20 * PL_NS_PER_S)
 
-/* In a child process: the library starts no threads for one answer. */
+/* Runs in a child process, so that the library starts no threads here for one answer. */
 static int report_core(void *context)
 {
     const char *(*name_of)(void) = NULL;
@@ -55,7 +55,7 @@ const char *pl_blas_better_core(char core[PL_BLAS_CORE_BYTES])
     return NULL;
 }
 
-/* Whether an interpreter could find Debian's packages. Where there are none, no process is started for the library. */
+/* Whether there are Debian's packages for an interpreter. If not, no process is started to ask the library. */
 static bool may_have_debians(void)
 {
     return access("/usr/lib/python3/dist-packages/numpy", F_OK) == 0 ||

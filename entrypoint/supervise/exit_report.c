@@ -103,7 +103,7 @@ static int fatal_signal(const struct pl_exit_report *exit_report)
                : 0;
 }
 
-/* What a shell means by this code; other programs may mean something else. */
+/* Print what a shell means by this code; other programs may mean something else. */
 static void print_shells_words(const struct pl_exit_report *exit_report, struct pl_text *text)
 {
     static const char *const words[] = {"cannot be executed", "was not found"};
@@ -149,9 +149,9 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
 }
 
 /*
- * Whether the exception is the first thing to know. An exception before a signal's end is most often one that was
- * handled; abort() is how some libraries end. What mpirun and its daemons print are exceptions of ranks, which report
- * their own. A limit that was reached is a deeper cause.
+ * Whether the exception is the first thing to know. An exception before the end by a signal was most often handled;
+ * abort() is how some libraries end. mpirun and its daemons print exceptions of ranks, which report their own. A limit
+ * that was reached is a deeper cause.
  */
 static bool is_cause(const struct pl_exit_report *exit_report)
 {
@@ -167,7 +167,7 @@ static bool is_fault(int number)
 }
 
 /* Returns what to do next after a missing module or a signal that says nothing about its cause; "" if the report says
- * enough. A shim that was killed has told no program: mpirun may have killed it. */
+ * enough. If its shim was killed, the program is not known: mpirun may have killed it. */
 static const char *next_step(const struct pl_exit_report *exit_report)
 {
     static const char no_module[] = "ModuleNotFoundError: ";
@@ -218,7 +218,7 @@ static bool has_line(const char *text, const char *line)
     const size_t bytes = strlen(line);
 
     for (const char *at = strstr(text, line); at; at = strstr(at + 1, line)) {
-        if (at[bytes] == '\n') { /* a tag may stand before the line */
+        if (at[bytes] == '\n') { /* the line may have a tag before it */
             return true;
         }
     }
@@ -302,7 +302,7 @@ static bool own_words(const char **line_at, size_t *bytes_at)
     return true;
 }
 
-/* "ValueError: bad data (train.py:31, rank 3 on algo-2)"; a program has no name beside its host's. */
+/* Print "ValueError: bad data (train.py:31, rank 3 on algo-2)"; if the program is not a rank, only its host. */
 static void print_cause(const struct pl_exit_report *exit_report, struct pl_text *text)
 {
     pl_text_printf(text, "%s (%s%s", exit_report->cause, exit_report->place, exit_report->place[0] != '\0' ? ", " : "");
@@ -326,7 +326,7 @@ const char *pl_exit_report_stop_step(int number)
                : "";
 }
 
-/* Set the last line as the cause where there is no exception and it is an error message. */
+/* If there is no exception and the last line is an error message, make that line the cause. */
 static void use_last_word(struct pl_exit_report *exit_report)
 {
     if (exit_report->cause[0] == '\0' && last_word(exit_report).is_error) {
@@ -339,7 +339,7 @@ void pl_exit_report_print(const struct pl_exit_report *given, int stopped_by, si
 {
     struct pl_exit_report whole = *given, *exit_report = &whole;
     size_t start = text->length;
-    /* An out-of-memory kill may be old, or that of another trial: it hides no exception. */
+    /* An out-of-memory kill may be old, or of another trial, so it does not hide an exception. */
     const bool is_limit = exit_report->note[0] != '\0';
     const char *line;
     size_t bytes;

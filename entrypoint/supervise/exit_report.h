@@ -18,9 +18,9 @@ enum {
 
 struct pl_exit_report {
     enum pl_process_kind kind;
-    int rank; /* -1 if it is not a rank */
+    int rank; /* -1 if the program is not a rank */
     char host[PL_EXIT_REPORT_HOST_BYTES];
-    bool not_started; /* it did not start; `note` says why */
+    bool not_started; /* the program did not start; `note` says why */
     bool signalled;
     int code;                                   /* exit code, or number of the signal */
     bool out_of_memory;                         /* the kernel's memory limit killed a process here meanwhile */
@@ -29,8 +29,8 @@ struct pl_exit_report {
     char note[PL_EXIT_REPORT_NOTE_BYTES];
     /* the line of its stderr that tells the cause, for example an exception's own line; "" if there is none */
     char cause[PL_TAIL_LINE_BYTES + 1];
-    char place[PL_TAIL_PLACE_BYTES];      /* where it was raised: "train.py:31"; "" if that is not known */
-    char tail[PL_EXIT_REPORT_TAIL_BYTES]; /* its last stderr lines */
+    char place[PL_TAIL_PLACE_BYTES];      /* where the exception was raised: "train.py:31"; "" if that is not known */
+    char tail[PL_EXIT_REPORT_TAIL_BYTES]; /* the program's last stderr lines */
 };
 
 #define PL_EXIT_REPORT_NONE ((struct pl_exit_report){.rank = -1})
@@ -49,29 +49,29 @@ void pl_exit_report_name(enum pl_process_kind kind, int rank, const char *host, 
 
 /**
  * Prints one sentence: "rank 1 on host algo-2 exited with code 3", "... was killed by signal 9 (SIGKILL): out of memory
- * ...". The codes of a shell say what they mean: "... exited with code 137 (a shell's code for a command that signal 9,
+ * ...". The meaning of a shell's code is added: "... exited with code 137 (a shell's code for a command that signal 9,
  * SIGKILL, has ended)".
  */
 void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl_text *text);
 
 /**
- * Prints the exception that ended it, with its place: "ValueError: bad data (train.py:31, rank 3 on algo-2)"; then the
- * sentence, the program, and as many of its last stderr lines as fit in `max_bytes` altogether. Where there is no
- * exception, an error message in the last line takes its place (output/tail.h). If the sentence names a limit
- * that was reached, or there is no cause, the sentence is first; a cause follows it unless the last lines show it. A
- * line "Next: ..." follows the sentence where it says too little: after SIGKILL, after a fault such as SIGSEGV, both
- * also of a shell's command, and in a job that was stopped by the signal `stopped_by` (0: it was not). For one of
- * Paceline's own tools it prints only the tool's last line.
+ * Prints the exception that ended the program, with its place: "ValueError: bad data (train.py:31, rank 3 on algo-2)";
+ * then the sentence, the program, and as many of its last stderr lines as fit in `max_bytes` altogether. If there is no
+ * exception, an error message in the last line takes its place (output/tail.h). If the sentence names a limit that was
+ * reached, or there is no cause, the sentence is first; a cause follows it unless the last lines show it. A line "Next:
+ * ..." follows the sentence where the sentence says too little: after SIGKILL, after a fault such as SIGSEGV, both also
+ * of a shell's command, and in a job that was stopped by the signal `stopped_by` (0: it was not). For one of Paceline's
+ * own tools it prints only the tool's last line.
  */
 void pl_exit_report_print(const struct pl_exit_report *exit_report, int stopped_by, size_t max_bytes,
                           struct pl_text *text);
 
-/** What to do after a job was stopped by this signal: a line, or "". */
+/** Returns a line that says what to do after a job was stopped by the signal `number`, or "". */
 const char *pl_exit_report_stop_step(int number);
 
 /**
- * The same for a preparation step: `what` the step does, then the cause. If no signal or limit ended it, and it has no
- * other cause, that is the last line of its stderr. Paceline's own tools are not named.
+ * pl_exit_report_print() for a preparation step: `what` the step does, then the cause. If no signal or limit ended the
+ * step, and there is no other cause, the last line of its stderr is the cause. Paceline's own tools are not named.
  */
 void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const char *what, size_t max_bytes,
                                struct pl_text *text);

@@ -107,8 +107,8 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
     return remove_old(failure, "success", reterr);
 }
 
-/* Find the directory to write the files into. A program that clears the output directory may have removed the one that
- * is held open, and nobody would look there. */
+/* Find the directory to write the files into. A program that clears the output directory may have removed the directory
+ * that is held open: no reader would look there. */
 static enum pl_status choose_directory(struct pl_failure *failure, struct pl_error *reterr)
 {
     struct stat held, named;

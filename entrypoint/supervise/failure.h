@@ -22,7 +22,7 @@ enum {
     PL_FAILURE_SHOWN_BYTES = 1024,          /* number of characters that SageMaker shows */
     PL_FAILURE_RESERVE_BYTES = 16 * 1024,   /* disk space that is reserved for the report */
     PL_FAILURE_USER_MAX_BYTES = 256 * 1024, /* how much is kept of a program's own failure file */
-    /* the same on a full disk; it fits into the reserve together with the report */
+    /* how much is kept on a full disk; it fits into the reserve together with the report */
     PL_FAILURE_USER_MIN_BYTES = 8 * 1024,
 };
 
@@ -32,7 +32,7 @@ struct pl_failure {
     /* an unnamed file that reserves the disk space; -1 if the file system does not support it */
     int reserve_fd;
     struct pl_text written; /* the whole file as last written */
-    size_t own_bytes;       /* number of its bytes that the program wrote */
+    size_t own_bytes;       /* number of bytes of `written` that the program wrote */
 };
 
 #define PL_FAILURE_NONE                                                                                                \

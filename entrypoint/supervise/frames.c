@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What linked hosts send each other, what shims and mpirun's agents send that is not only this host's, and the end of a
- * link. */
+/* Handles frames between linked hosts, frames of shims and mpirun's agents that concern other hosts too, and the end of
+ * a link. */
 #include "entrypoint/supervise/supervise.h"
 
 #include "base/environment.h"
@@ -28,7 +28,7 @@ static struct pl_connection *find_agent(struct pl_supervisor *supervisor, int in
     return NULL;
 }
 
-/* Log the reason. mpirun only sees that its agent exits with 1, and its own last lines do not give the reason. */
+/* Log the reason: mpirun only sees that its agent exits with 1, and its own last lines do not give the reason. */
 static void reject_start(struct pl_supervisor *supervisor, const char *host, const char *why)
 {
     if (supervisor->stop.number == 0) {
@@ -60,7 +60,7 @@ static void forward_start(struct pl_supervisor *supervisor, struct pl_connection
     reject_start(supervisor, frame->fields[0], not_ours);
 }
 
-/* A worker that is started again more or less often than this host would not be there, or would wait in vain. */
+/* A worker that restarts more or less often than this host would be missing later, or would wait in vain. */
 static void compare_restarts(struct pl_supervisor *supervisor, const struct pl_session *session,
                              const struct pl_frame *frame)
 {
@@ -94,7 +94,7 @@ static void take_ready(struct pl_supervisor *supervisor, struct pl_session *sess
     }
     pl_connection_go(&session->link->state, PL_CONNECTION_READY);
     PL_TIMER_WAKE(supervisor, HEARTBEAT);
-    pl_supervise_forward_stop(supervisor, session->link); /* it connected too late to get the stop with the others */
+    pl_supervise_forward_stop(supervisor, session->link); /* the host connected too late to get the stop earlier */
     pl_holding_ask_again(supervisor);
     if (supervisor->state >= PL_HOST_CLOSING) {
         pl_links_send_result(supervisor, session->link);
@@ -276,7 +276,7 @@ void pl_frames_welcome(struct pl_supervisor *supervisor)
         return;
     }
     snprintf(processes, sizeof(processes), "%d", supervisor->job->processes_per_host);
-    if (!supervisor->outcome.failed) { /* else the configuration may be what could not be read */
+    if (!supervisor->outcome.failed) { /* otherwise perhaps only the configuration could not be read */
         snprintf(restarts, sizeof(restarts), "%lld", (long long)supervisor->job->settings.max_restarts);
     }
     if (PL_LINK_SEND(&session->link->link, PL_FRAME_READY, NULL, supervisor->job->current_host, processes, restarts) !=
@@ -301,14 +301,14 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
     int64_t attempt;
 
     if (pl_link_frame_number(frame, 2, pl_restart_number(supervisor), pl_restart_number(supervisor), &attempt, NULL) !=
-            PL_OK || /* it comes again when this host has come to the same attempt, or the other way round */
+            PL_OK || /* the master connects again when both hosts are in the same attempt */
         supervisor->role == PL_HOST_MASTER ||
         !session || supervisor->state >= PL_HOST_CLOSING || (!session->link && session->state != PL_SESSION_AWAY)) {
         pl_supervise_drop(connection);
         return;
     }
     if (connection == session->link) {
-        return; /* its first frame has been accepted already */
+        return; /* the first frame of this connection was accepted already */
     }
     if (session->link || strcmp(frame->fields[1], session->host) != 0) {
         pl_log(PL_LOG_WARNING,
@@ -355,7 +355,7 @@ static enum pl_status start_words(struct pl_supervisor *supervisor, struct pl_co
 
 /*
  * Run the program that an EXEC frame names, for another program of this host, under a shim of its own, and take
- * ownership of the connection. A connection whose EXEC frame is not complete is dropped. By it one program of the job
+ * ownership of the connection. A connection whose EXEC frame is not complete is dropped. So one program of the job
  * starts another on another host: `ssh HOST` leads to a relay there (ssh/relay.h), which asks the process 1 of that
  * host.
  *
@@ -384,7 +384,7 @@ static void run_for_client(struct pl_supervisor *supervisor, struct pl_connectio
     pl_supervise_drop(connection);
 }
 
-/* A frame of a worker. */
+/* Handle a frame of a worker. */
 static void take_from_worker(struct pl_supervisor *supervisor, struct pl_session *session, const struct pl_frame *frame)
 {
     switch (frame->type) {
@@ -424,7 +424,7 @@ static void take_from_worker(struct pl_supervisor *supervisor, struct pl_session
     }
 }
 
-/* A frame of the master, which has been accepted. */
+/* Handle a frame of the master, which has been accepted. */
 static void take_from_master(struct pl_supervisor *supervisor, struct pl_session *session, const struct pl_frame *frame)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -468,7 +468,7 @@ static void take_from_master(struct pl_supervisor *supervisor, struct pl_session
     }
 }
 
-/* A frame of a shim here. What the host that decides must get is passed on; HELLO of a forked shim says nothing new. */
+/* Handle a frame of a local shim: pass on what the deciding host needs. HELLO of a forked shim says nothing new. */
 static void take_from_shim(struct pl_supervisor *supervisor, const struct pl_connection *shim,
                            const struct pl_frame *frame)
 {
@@ -517,7 +517,7 @@ void pl_frames_take(struct pl_supervisor *supervisor, struct pl_connection *conn
 static void lose_master(struct pl_supervisor *supervisor, struct pl_session *session, const char *why)
 {
     if (session->state != PL_SESSION_LINKED) {
-        return; /* it has sent the result, or comes again */
+        return; /* the master has sent the result, or will connect again */
     }
     pl_session_go(&session->state, PL_SESSION_LOST);
     PL_TIMER_WAKE(supervisor, HOLDING); /* now this host decides */
@@ -531,7 +531,7 @@ static void lose_master(struct pl_supervisor *supervisor, struct pl_session *ses
 
 static void lose_worker(struct pl_supervisor *supervisor, struct pl_session *session, const char *why)
 {
-    /* its own program has succeeded, and it has nothing more to do */
+    /* the worker's own program has succeeded, and it has nothing more to do */
     const bool has_left = (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE || session->outside) &&
                           session->state == PL_SESSION_IDLE && !supervisor->outcome.failed;
 

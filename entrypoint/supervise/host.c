@@ -22,9 +22,9 @@
 #define FIRST_REPORT_NS (5 * PL_NS_PER_S)
 /* How long a launcher may take to end a failed job itself, which it does with SIGTERM to the ranks first. */
 #define LAUNCHER_GRACE_NS (3 * PL_NS_PER_S)
-/* The same for the programs of a host's own, which are sent SIGTERM. */
+/* How long a host's own programs may take to end a failed job, after they were sent SIGTERM. */
 #define TOLD_GRACE_NS (3 * PL_NS_PER_S / 2)
-/* The same after the loss of a host, when the job cannot succeed anyway. */
+/* How long programs may still run after the loss of a host, when the job cannot succeed anyway. */
 #define LOST_HOST_GRACE_NS (PL_NS_PER_S / 2)
 #define SIDECAR_GRACE_NS (2 * PL_NS_PER_S)
 #define DONE_WAIT_NS (7 * PL_NS_PER_S)
@@ -36,12 +36,12 @@
 #define PROGRAM_GRACE_NS (3 * PL_NS_PER_S)
 /* How long the master may take to end after the result: docker compose stops all containers when the first one ends. */
 #define MASTER_END_NS (10 * PL_NS_PER_S)
-/* The master's session ends before the master: time for the rest of its exit on a busy machine. */
+/* The master's session ends before the master: time that its exit may take on a busy machine. */
 #define AFTER_MASTER_NS (PL_NS_PER_S)
 /* How long a worker that has failed by itself waits for the master's message about the failure. */
 #define MASTER_RESULT_NS (10 * PL_NS_PER_S)
 
-/* What the loop of supervise.c calls. */
+/* The functions that the loop of supervise.c calls. */
 const struct pl_loop_calls pl_host_calls = {
     .take = pl_frames_take,
     .lose = pl_frames_lose,
@@ -80,7 +80,7 @@ static bool knows_result(const struct pl_supervisor *supervisor)
            supervisor->sessions.items[0].state == PL_SESSION_DONE;
 }
 
-/* On a worker: whether the master has not connected, but may. */
+/* On a worker: whether the master has not connected yet, but still may. */
 static bool awaits_master(const struct pl_supervisor *supervisor)
 {
     return supervisor->role != PL_HOST_MASTER && supervisor->sessions.count > 0 &&
@@ -280,8 +280,8 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
     if (!ok) {
         if (has_ranks && supervisor->main.ranks_ended == supervisor->plan->processes && !supervisor->outcome.failed &&
             !main_report->signalled && main_report->note[0] == '\0') {
-            /* mpirun's own message about this is longer than the part of a failure file that people see. If a report is
-             * missing, its host may know the reason. */
+            /* mpirun's own message about this would not fit into the part of a failure file that people see. If a
+             * report is missing, its host may know the reason. */
             snprintf(main_report->note, sizeof(main_report->note),
                      "no rank failed; did one end without MPI_Finalize(), for example by os._exit()?");
         }
@@ -345,7 +345,7 @@ static int64_t grace_end(const struct pl_supervisor *supervisor)
     return begin_ns + (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE ? TOLD_GRACE_NS : LAUNCHER_GRACE_NS);
 }
 
-/* Programs of a failed job are told to end, unless mpirun ends them, and after a grace nothing is waited for. */
+/* Tell the programs of a failed job to end, unless mpirun ends them. After a grace period, wait for nothing more. */
 void pl_host_look_wait(struct pl_supervisor *supervisor)
 {
     struct pl_main *main = &supervisor->main;
@@ -393,7 +393,7 @@ static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *ret
     }
     PL_TRY(pl_links_await(supervisor, reterr));
     PL_TRY(pl_supervise_may_go_on(supervisor));
-    if (supervisor->state == PL_HOST_LINKING) { /* on a worker the master's READY may have done it */
+    if (supervisor->state == PL_HOST_LINKING) { /* on a worker the master's READY may have changed the state */
         pl_host_run(supervisor);
     }
     if (!supervisor->main.dismissed) {
@@ -406,7 +406,7 @@ static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *ret
         return check_main_result(supervisor, reterr);
     }
     if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && supervisor->plan->is_outside && supervisor->main.ended &&
-        !knows_result(supervisor) && !pl_exit_report_ok(&supervisor->main.exit_report)) { /* there is no other result */
+        !knows_result(supervisor) && !pl_exit_report_ok(&supervisor->main.exit_report)) { /* no other result is known */
         pl_supervise_fail_exit(supervisor, &supervisor->main.exit_report);
     }
     return PL_OK;
@@ -486,7 +486,7 @@ static void report_to_master(struct pl_supervisor *supervisor)
     }
 }
 
-/* Leave no process. The master does so first here, then on the workers as they report; their sessions end last. */
+/* End all processes: the master's first, then those of workers as they report. The workers' sessions end last. */
 static void close_host(struct pl_supervisor *supervisor)
 {
     const bool is_worker = supervisor->role != PL_HOST_MASTER, own_program = supervisor->plan->argv.count > 0;
@@ -506,7 +506,7 @@ static void close_host(struct pl_supervisor *supervisor)
     if (supervisor->main.dismissed) {
         pl_supervise_signal(supervisor, PL_PROCESS_SET(PROGRAM), SIGTERM);
     }
-    if (knows_result(supervisor)) { /* leave what runs here a moment to end by itself */
+    if (knows_result(supervisor)) { /* give the programs here a moment to end by themselves */
         pl_supervise_end(supervisor, PL_PROCESS_SET(DAEMON) | PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(TORCHRUN), 0,
                          own_program && !supervisor->outcome.failed ? PROGRAM_GRACE_NS : DAEMON_GRACE_NS);
     }

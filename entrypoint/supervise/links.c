@@ -28,7 +28,7 @@
 #define TRY_SELDOM_NS (5 * PL_NS_PER_S)
 /* A host that is not linked after this time is named in the log once, while the program runs. */
 #define LATE_LINK_NS (60 * PL_NS_PER_S)
-/* between two lines about the hosts that this one waits for: on the master, on a worker */
+/* time between two lines about the hosts that this one waits for: on the master, on a worker */
 #define MASTER_PROGRESS_NS (10 * PL_NS_PER_S)
 #define WORKER_PROGRESS_NS (30 * PL_NS_PER_S)
 /* How long sshd may take to end by itself. */
@@ -141,7 +141,7 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
     }
     setup.argv = (const char *const *)argv.items;
     setup.environment =
-        /* without the preloaded library of ranks, which has no openpty() */
+        /* not the environment with the preloaded library of ranks, which has no openpty() */
         pl_environment_strings(supervisor->job->process);
     setup.cwd = "/";
     PL_TRY(pl_supervise_start(supervisor, PL_PROCESS_SSHD, &setup, NULL, reterr));
@@ -220,7 +220,7 @@ static void set_next_try(struct pl_supervisor *supervisor)
     PL_TIMER_SET(supervisor, SESSIONS, next_ns);
 }
 
-/* A session that cannot be opened now is tried again; while hosts wait for each other it is a failure. */
+/* A session that cannot be opened is tried again later, but is a failure while hosts wait for each other. */
 void pl_links_open_due(struct pl_supervisor *supervisor)
 {
     struct pl_sessions *sessions = &supervisor->sessions;
@@ -232,7 +232,7 @@ void pl_links_open_due(struct pl_supervisor *supervisor)
     }
     for (size_t i = 0; i < sessions->count && status == PL_OK; i++) {
         if (!sessions->items[i].link && pl_deadline_passed(sessions->items[i].next_try_ns)) {
-            sessions->items[i].next_try_ns = pl_deadline_after_ns(TRY_SELDOM_NS); /* in case that it fails */
+            sessions->items[i].next_try_ns = pl_deadline_after_ns(TRY_SELDOM_NS); /* in case this try fails */
             status = open_session(supervisor, &sessions->items[i], &error);
         }
     }
@@ -448,8 +448,8 @@ static void log_awaited(const struct pl_supervisor *supervisor)
            pl_text_string(&names));
 }
 
-/* Whether this host must wait on for others. The master tells a worker when all are linked; a worker that only reports
- * to the master needs no other; and where sshd has ended no master comes. */
+/* Whether this host must wait longer for others. The master tells a worker when all are linked. A worker that only
+ * reports to the master needs no other host. If sshd has ended, the master cannot connect. */
 static bool is_awaited(const struct pl_supervisor *supervisor)
 {
     if (supervisor->role == PL_HOST_MASTER) {

@@ -31,9 +31,9 @@ static int backoff_ms(int attempt)
     return attempt >= 5 ? LONGEST_WAIT_MS : FIRST_WAIT_MS << attempt; /* 100 x 2^5 is above the limit */
 }
 
-/* What a host name resolves to. */
+/* The addresses that a host name resolves to. */
 struct owners {
-    bool own, foreign;              /* an address of this host, of another host */
+    bool own, foreign;              /* one is an address of this host (own), one of another host (foreign) */
     char address[INET6_ADDRSTRLEN]; /* the first */
 };
 
@@ -61,7 +61,7 @@ static int resolve_once(const char *host, struct owners *ret_owners)
     return reason;
 }
 
-/* Add the line "ADDRESS NAME" in one write. The file stays the same one: a container's is a mount. */
+/* Add the line "ADDRESS NAME" in one write, to the existing file: in a container the file is a mount. */
 static enum pl_status add_line(const char *address, const char *host, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = open(hosts_path, O_RDWR | O_APPEND | O_CLOEXEC);
@@ -116,7 +116,7 @@ static enum pl_status await_other(const char *host, bool linked, int64_t deadlin
 }
 
 /* Programs find their own host by its name, too: MASTER_ADDR is one. If that name does not resolve, this host tells its
- * own programs, by the address that it has itself. Where it cannot, the DNS may only be late. */
+ * own programs, by the address that it has itself. If it cannot, the DNS may only be late. */
 static enum pl_status make_own_known(const struct pl_job *job, int64_t deadline_ns, struct pl_error *reterr)
 {
     const char *host = job->hosts.items[job->host_index];
@@ -155,7 +155,7 @@ static enum pl_status make_own_known(const struct pl_job *job, int64_t deadline_
     return status;
 }
 
-/* What the child that looks the names up gets. */
+/* Arguments of the child that looks up the names. */
 struct search {
     const struct pl_supervisor *supervisor;
     bool others;
@@ -251,7 +251,7 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, bool others, s
     while (status == PL_OK && !waiter.over && pl_supervise_may_go_on(supervisor) == PL_OK) {
         status = pl_supervise_poll(supervisor, PL_DEADLINE_NEVER, reterr);
     }
-    kill(pid, SIGKILL); /* it holds no state, and is reaped with all others */
+    kill(pid, SIGKILL); /* the child holds no state, and is reaped with all others */
     pl_supervise_drop_kind(supervisor, PL_CONNECTION_RESOLVER);
     PL_TRY(status);
     return waiter.text[0] == '\0' ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "%s", waiter.text);

@@ -124,7 +124,7 @@ _Noreturn static void child_run(const struct pl_process_setup *setup, const char
     _exit(127);
 }
 
-/* If an interpreter is missing, which a script's first line names, or a program's loader, Linux reports that the file
+/* If the interpreter that a script's first line names is missing, or a program's loader, Linux reports that the file
  * itself is missing: name the interpreter. */
 static enum pl_status raise_exec_failure(const char *path, const struct start_failure *failure, enum pl_status status,
                                          struct pl_error *reterr)
@@ -284,8 +284,8 @@ static bool is_spared(pid_t pid, enum pl_process_spare spare)
     return false;
 }
 
-/* List the children of this process, all of which its one thread has started or adopted; where the kernel does not tell
- * by CONFIG_PROC_CHILDREN, from a look at all processes. Ownership: the caller frees `*ret_pids`. */
+/* List the children of this process: those of its only thread, or, if the kernel lacks CONFIG_PROC_CHILDREN, from a
+ * look at all processes. Ownership: the caller frees `*ret_pids`. */
 static enum pl_status list_children(pid_t **ret_pids, size_t *ret_count)
 {
     FILE *file = fopen("/proc/thread-self/children", "re");
@@ -339,7 +339,7 @@ void pl_process_close_range(int first_fd, int last_fd)
         return;
     }
 #endif
-    /* The kernel is older, or a seccomp profile is strict. */
+    /* The kernel is too old for close_range(), or a seccomp profile forbids it. */
     highest = sysconf(_SC_OPEN_MAX);
     for (int fd = first_fd; fd <= last_fd && fd < (highest > 0 && highest < 65536 ? highest : 65536); fd++) {
         close(fd);
@@ -356,7 +356,7 @@ static enum pl_status await(const struct pl_process_setup *setup, pid_t pid, int
 
     while ((ended = waitpid(pid, &status, WNOHANG)) == 0) {
         if (pl_deadline_passed(deadline_ns)) {
-            kill(setup->own_group ? -pid : pid, SIGKILL); /* its end is not waited for: it may hang in the kernel */
+            kill(setup->own_group ? -pid : pid, SIGKILL); /* do not wait: the process may hang in the kernel */
             return pl_error_set(reterr, PL_TIMEOUT, "'%s' did not end in time and was killed", setup->argv[0]);
         }
         pl_clock_nap(RUN_NAP_NS, deadline_ns);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Takes signals as events, starts programs, kills whole trees of them, and reads what the kernel counts of them. */
+/** Takes signals as events, starts programs, kills whole trees of them, and reads the kernel's counters. */
 #ifndef PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 #define PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 
@@ -14,7 +14,7 @@
 
 /**
  * Signals as events: every signal that a supervisor may get is blocked once, before the first fork, and read from a
- * descriptor. What a process changes of its own settings here is restored for the programs that it starts.
+ * descriptor. The settings that this process changes for that are restored for the programs that it starts.
  */
 struct pl_signals {
     int fd;               /* readable when a signal waits; close-on-exec */
@@ -92,31 +92,31 @@ static inline bool pl_process_kind_in(enum pl_process_kind kind, unsigned set)
 
 struct pl_process_setup {
     const char *const *argv; /* ends with NULL; an argv[0] without '/' is looked up in the PATH of `environment` */
-    /* instead of the program, whose name is for messages alone: the child, a copy of this process, calls it with
-     * `context`, and ends with its result as exit code. Its signals and descriptors are those of this process, which
-     * has one thread. */
+    /* a function to run instead of a program; argv then serves messages only. The child, a copy of this process, which
+     * must have one thread, calls it with `context` and ends with its result as exit code. The child keeps this
+     * process's signals and descriptors. */
     int (*run)(void *context);
     void *context;
     int namespaces; /* flags of clone(2) for its own namespaces; 0: none */
     char *const *environment;
     const char *cwd;                    /* NULL: the caller's directory */
     const struct pl_signals *signals;   /* the signal handling to restore; NULL: it was not changed */
-    int stdin_fd, stdout_fd, stderr_fd; /* -1: that of the caller */
-    /* leave signals blocked: the program unblocks them itself, and no signal can end it before */
+    int stdin_fd, stdout_fd, stderr_fd; /* -1: the caller's descriptor */
+    /* leave signals blocked, so that none can end the program before it unblocks them itself */
     bool keep_blocked;
     bool own_group;  /* make a new process group, led by the program */
     bool foreground; /* make that group the terminal's foreground group, if stdin is a terminal */
-    /* 0, or the signal that the program gets when the calling thread ends; nothing depends on it */
+    /* 0, or the signal that the program gets when the calling thread ends; a safeguard only */
     int death_signal;
 };
 
-enum { PL_PROCESS_ANSWER = -2 }; /* as stdout_fd or stderr_fd of pl_process_run() */
+enum { PL_PROCESS_ANSWER = -2 }; /* as stdout_fd or stderr_fd of pl_process_run(): the output goes to `answer` */
 
 #define PL_PROCESS_SETUP_NONE ((struct pl_process_setup){.stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1})
 
 /**
- * Start a process: of a program, or of a function of this one (`run`). A program has descriptors 0, 1 and 2 only, since
- * all others are close-on-exec everywhere here.
+ * Start a process that runs a program, or a function of this program (`run`). A program has descriptors 0, 1 and 2
+ * only, since all others are close-on-exec everywhere here.
  *
  * Errors  PL_NOT_FOUND: no such program or directory, PL_SYSTEM: everything else (not executable, no memory);
  *         the child's errno is the code. Nothing is left running.
@@ -125,15 +125,16 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The same, and waits for its end. What it prints to a descriptor that is PL_PROCESS_ANSWER is appended to `answer`, up
- * to 1 MiB. A program that runs at the deadline is killed, with its group if that is its own.
+ * pl_process_spawn(), and waits for the program's end. What it prints to a descriptor that is PL_PROCESS_ANSWER is
+ * appended to `answer`, up to 1 MiB. A program that still runs at the deadline is killed, with its group if it has one
+ * of its own.
  *
  * Errors  as pl_process_spawn(); PL_TIMEOUT; PL_FAILED: it did not end with 0. `answer` may have something then too.
  */
 enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t deadline_ns, struct pl_text *answer,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_process_spawn(), with `run` instead of a program. The process gets SIGKILL when the calling thread ends. */
+/** pl_process_spawn() with `run` instead of a program. The process gets SIGKILL when the calling thread ends. */
 enum pl_status pl_process_start(int namespaces, int (*run)(void *context), void *context, pid_t *ret_pid,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -144,7 +145,7 @@ enum pl_status pl_process_start(int namespaces, int (*run)(void *context), void 
  */
 void pl_process_adopt_orphans(void);
 
-/** Which children are not killed; a reader has as standard input a pipe, other than this process's own input. */
+/** Which children are not killed. A reader's standard input is a pipe, but not this process's own input. */
 enum pl_process_spare {
     PL_PROCESS_SPARE_NOBODY,
     PL_PROCESS_SPARE_READERS,
@@ -163,13 +164,13 @@ void pl_process_close_range(int first_fd, int last_fd);
 int pl_process_status_code(int wait_status, bool *ret_signalled);
 
 /**
- * How many processes of this container's control groups, of version 2 or 1, were killed because the memory limit was
- * reached, and how often the limit of processes and threads refused one; 0 if it cannot be known.
+ * Return how many processes of this container's control groups, of version 2 or 1, were killed at the memory limit, and
+ * how often the limit of processes and threads refused a new one; 0 if that cannot be known.
  */
 int64_t pl_process_memory_kills(void);
 int64_t pl_process_refused_forks(void);
 
-/** End this process as the signal `number` ends one, but without a core file. Returns where the signal ends nothing. */
+/** End this process by the signal `number`, but without a core file. Returns if that signal ends no process. */
 void pl_process_end_by_signal(int number);
 
 #endif

@@ -46,7 +46,7 @@ void pl_apart_begin(struct pl_apart *apart, const struct pl_frame *frame)
     apart->next_look_ns = pl_deadline_after_ns(LOOK_NS);
 }
 
-/* The line is only helpful, and no job depends on it: without memory it is left out. */
+/* If memory is out, the line is left out: it only helps people. */
 static bool insert(struct pl_placement *placement, int rank, const char *cpus)
 {
     struct pl_cpus_of *ranks = realloc(placement->ranks, (placement->count + 1) * sizeof(*ranks));
@@ -245,7 +245,7 @@ static bool has_accepted(const struct pl_apart *apart, uint64_t *ret_accepted)
     return pl_proc_accepted(ret_accepted, NULL) != PL_OK || *ret_accepted != apart->accepted;
 }
 
-/* The connections of a rank end with it, so compare the count now. */
+/* A rank's connections end with the rank, so compare the count now. */
 void pl_apart_end(struct pl_apart *apart)
 {
     uint64_t accepted;

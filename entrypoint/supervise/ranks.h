@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a host learns of its ranks: on which CPUs they run, which is logged once all of them have connected, and whether
- * they are connected with each other.
+ * Finds out on which CPUs a host's ranks run, which is logged once all of them have connected, and whether they are
+ * connected with each other.
  *
  * If ranks that were started together have never been connected with each other, N programs ran, and N models were
  * trained. MPI_Init() connects each rank with mpirun's server on its host, and torch's process groups
@@ -26,7 +26,7 @@ struct pl_supervisor;
 struct pl_placement {
     struct pl_cpus_of *ranks; /* ranks in ascending order; owns the texts */
     size_t count;
-    bool done; /* the line is logged, or cannot be */
+    bool done; /* the line is logged, or it cannot be logged */
 };
 
 /** Takes a rank's HELLO frame: its number, the number of ranks on its host, and the CPUs on which it was started. */
@@ -34,7 +34,7 @@ void pl_placement_add(struct pl_placement *placement, const struct pl_frame *fra
 
 void pl_placement_done(struct pl_placement *placement);
 
-/** What is known about the ranks of a host. It is sent as a number. */
+/** A host's knowledge about its ranks, which is sent as a number. */
 enum pl_apart_state {
     PL_APART_UNKNOWN,
     PL_APART_FOR_A_MINUTE, /* in their first minute no rank was connected with another rank or with mpirun */
@@ -49,10 +49,10 @@ struct pl_apart {
     /* number of connections that this host had accepted when the last look found no connection between ranks */
     uint64_t accepted;
     size_t inside;    /* number of connections within one rank that were open at that look */
-    int looks;        /* number of looks since then that could not tell */
+    int looks;        /* number of looks since then that found out nothing */
     int64_t begun_ns; /* time at which the last rank began */
     int64_t next_look_ns;
-    enum pl_apart_state told; /* the state that the master was sent */
+    enum pl_apart_state told; /* the state that was sent to the master */
     bool minute_logged;
 };
 

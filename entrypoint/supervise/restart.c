@@ -19,10 +19,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Failures of these may be gone in the next attempt. */
+/* If one of these fails, the next attempt may succeed. */
 #define RESTARTED (PL_PROCESS_SET_MAIN | PL_PROCESS_SET(RANK) | PL_PROCESS_SET(DAEMON) | PL_PROCESS_SET_SERVERS)
 
-enum { OPENED_BYTES = 32 }; /* of a file with a number of FIFOs */
+enum { OPENED_BYTES = 32 }; /* bytes of a file with a number of FIFOs */
 
 int pl_restart_number(const struct pl_supervisor *supervisor)
 {
@@ -99,7 +99,7 @@ void pl_restart_enter(struct pl_supervisor *supervisor, struct pl_restarts *rest
         restarts->model_before = supervisor->seen.model_before;
         return;
     }
-    supervisor->state = PL_HOST_ENDED; /* of the attempt before this one */
+    supervisor->state = PL_HOST_ENDED; /* the state in which the attempt before has ended */
     supervisor->seen.begun_ns = restarts->begun_ns;
     supervisor->seen.model_before = restarts->model_before;
     if (supervisor->peer_wait_ns > PL_RESTART_LINK_NS) {
@@ -150,7 +150,8 @@ static void first_line(const char *text, char cause[static PL_RESTART_CAUSE_BYTE
     snprintf(cause, PL_RESTART_CAUSE_BYTES, "%.*s", (int)bytes, text);
 }
 
-/* Append an object as a line of its own to the file about restarts, which begins with the first one of this job. */
+/* Append an object as a line to the file about restarts. `begins`: the job's first line, which empties the file
+ * first. */
 static void write_line(const struct pl_supervisor *supervisor, const struct pl_json_writer *writer, bool begins)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -186,13 +187,13 @@ static void go_on(struct pl_supervisor *supervisor, const char *cause)
 
     restarts->again = true;
     restarts->number++;
-    if (restarts->failed_ns == 0) { /* else no program has run since */
+    if (restarts->failed_ns == 0) { /* otherwise no program has run since an earlier failure */
         restarts->failed_ns = supervisor->outcome.failed_ns;
     }
     snprintf(restarts->cause, sizeof(restarts->cause), "%s", cause);
     pl_text_printf(&causes, "Before restart %d: %s\n%s", restarts->number, cause, restarts->earlier);
     bytes = causes.length < sizeof(restarts->earlier) ? causes.length : sizeof(restarts->earlier) - 1;
-    while (bytes > 0 && causes.data[bytes - 1] != '\n') { /* a line that has no room */
+    while (bytes > 0 && causes.data[bytes - 1] != '\n') { /* drop a line that has no room */
         bytes--;
     }
     snprintf(restarts->earlier, sizeof(restarts->earlier), "%.*s", (int)bytes, pl_text_string(&causes));
@@ -294,7 +295,7 @@ void pl_restart_note_begun(struct pl_supervisor *supervisor)
     write_line(supervisor, &writer, false);
 }
 
-/* Keep the files that `paceline split` writes, before they go with the run directory. */
+/* Keep the contents of files that `paceline split` writes, before they are removed with the run directory. */
 static void keep_opened(const struct pl_supervisor *supervisor)
 {
     struct pl_text *opened = &supervisor->restarts->opened;
@@ -368,7 +369,7 @@ static void print_reason(const struct pl_supervisor *supervisor, struct pl_text 
     }
 }
 
-/* The text of a worker that has the master's words has these already. */
+/* Whether the reasons are to be added: if a worker has the master's words, those explain already. */
 static bool explains(const struct pl_supervisor *supervisor)
 {
     return supervisor->restarts && (supervisor->role == PL_HOST_MASTER || supervisor->outcome.exit_report_known);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A job that is started again after a failure (PACELINE_MAX_RESTARTS), by the same process 1 on every host. The job is
- * one attempt after the other. Each has a plan, a supervisor, links and programs of its own, and of an attempt that has
- * ended nothing is left but struct pl_restarts. The master decides: another attempt follows if a program, a rank or
- * what starts ranks has failed, or if the job hangs and is to end. It tells the workers by RESULT; a worker starts
- * again on that word alone. The next attempt begins when no process of the job is left on any host.
+ * a sequence of attempts. Each has a plan, a supervisor, links and programs of its own; when it has ended, only struct
+ * pl_restarts is left of it. The master decides: another attempt follows if a program, a rank or a launcher has failed,
+ * or if the job hangs and is to end. The master tells the workers by RESULT, and a worker starts again only then. The
+ * next attempt begins when no process of the job is left on any host.
  *
  * Source  docs/stopping.md, "Starting again"
  * Test    tests/integration/faults.py (restarts), tests/unit/entrypoint/supervise/test_supervise.c,
@@ -26,12 +26,12 @@
 /** How long hosts that were linked wait for each other in a later attempt, at most. */
 #define PL_RESTART_LINK_NS (60 * PL_NS_PER_S)
 
-/* For how long a more severe cause may come. Then all programs are killed. */
+/* How long a more severe cause may still arrive after a failure. Then all programs are killed. */
 #define PL_RESTART_GRACE_NS (PL_NS_PER_S / 2)
 
 enum {
-    PL_RESTART_CAUSE_BYTES = 256,   /* of one cause that is kept */
-    PL_RESTART_EARLIER_BYTES = 480, /* of all, which the failure file repeats */
+    PL_RESTART_CAUSE_BYTES = 256,   /* bytes of one cause that are kept */
+    PL_RESTART_EARLIER_BYTES = 480, /* bytes of all causes, which the failure file repeats */
 };
 
 struct pl_connection;
@@ -40,36 +40,36 @@ struct pl_supervisor;
 
 /** What one attempt of a job leaves for the next. It begins as {0}. */
 struct pl_restarts {
-    int number;                             /* of the attempt: how often the job was started again */
-    bool again;                             /* at the end of an attempt: another one follows */
+    int number;                             /* number of the attempt: how often the job was started again */
+    bool again;                             /* set at the end of an attempt: another attempt follows */
     bool without_optional;                  /* the plan's probe has answered no */
-    int64_t begun_ns;                       /* when the first attempt began, */
-    struct pl_changes model_before;         /* and what lay in this directory then, */
-    struct pl_changes checkpoints_before;   /* and in this one when this attempt began */
-    int kept_fd;                            /* the programs' memory (base/kept_head.h); 0: none */
-    uint64_t kept_before;                   /* the step of its newest copy when this attempt began */
-    int64_t failed_ns;                      /* since when no program runs; 0: one does */
+    int64_t begun_ns;                       /* time at which the first attempt began */
+    struct pl_changes model_before;         /* contents of the model's directory at that time */
+    struct pl_changes checkpoints_before;   /* contents of the checkpoint directory when this attempt began */
+    int kept_fd;                            /* memory of the programs that outlives them (base/kept_head.h); 0: none */
+    uint64_t kept_before;                   /* step of the newest copy in that memory when this attempt began */
+    int64_t failed_ns;                      /* time since which no program runs; 0: a program runs */
     char cause[PL_RESTART_CAUSE_BYTES];     /* why the last attempt failed, in one line */
-    char earlier[PL_RESTART_EARLIER_BYTES]; /* the latest causes, a line for each, the last first */
+    char earlier[PL_RESTART_EARLIER_BYTES]; /* the latest causes, one line each, the newest first */
     char lost[PL_RESTART_CAUSE_BYTES];      /* why the next attempt can only report a failure; mostly "" */
-    struct pl_connection *sync;             /* the upload of intermediate output, which runs on; NULL: none */
-    struct pl_text opened; /* for each channel that is divided a line: how many FIFOs were opened, and its name */
+    struct pl_connection *sync;             /* upload of intermediate output, which goes on; NULL: none */
+    struct pl_text opened; /* for each divided channel the line "COUNT NAME": so many of its FIFOs were opened */
 };
 
 /**
- * Gives the programs of `plan` memory that outlives them, if the job may be started again: a file of this process,
- * which is empty until it is used.
+ * If the job may be started again, gives the programs of `plan` memory that outlives them: a file of this process. It
+ * is empty until a program uses it.
  */
 enum pl_status pl_restart_give_memory(struct pl_restarts *restarts, struct pl_launch_plan *plan,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Call at the begin of an attempt, whose supervisor is open. In a later attempt the host is still in the state that it
- * had at the end of the one before.
+ * Call at the beginning of an attempt, when the supervisor is open. In a later attempt the host is still in the state
+ * that it had at the end of the attempt before.
  */
 void pl_restart_enter(struct pl_supervisor *supervisor, struct pl_restarts *restarts);
 
-/** Returns the number of the attempt; 0 also where the job is not started again. */
+/** Returns the number of the attempt; 0 also if the job cannot be started again. */
 int pl_restart_number(const struct pl_supervisor *supervisor);
 
 /** Whether the job failed by something that may be gone in the next attempt. */
@@ -78,17 +78,17 @@ bool pl_restart_is_possible(const struct pl_supervisor *supervisor);
 /** Whether the job would be started again, as far as this host knows. */
 bool pl_restart_is_wanted(const struct pl_supervisor *supervisor);
 
-/** Whether another attempt follows this one, which ends. */
+/** Whether another attempt follows after the end of this one. */
 bool pl_restart_follows(const struct pl_supervisor *supervisor);
 
 /**
- * Decides on the master whether another attempt follows, where that is possible, once the programs are not waited for
- * any more. `text` is that of the failure; `linked`: each host gets the result. If so, it logs that, and writes it to
- * output/data/restarts.jsonl.
+ * Decides on the master whether another attempt follows, if one is possible, when the master does not wait for the
+ * programs any more. `text` is the text of the failure; `linked`: each host gets the result. If an attempt follows, the
+ * function logs that, and writes it to output/data/restarts.jsonl.
  */
 void pl_restart_decide(struct pl_supervisor *supervisor, const char *text, bool linked);
 
-/** Takes the master's RESULT on a worker, which has failed by it: another attempt may follow. */
+/** On a worker: takes the master's RESULT that the job has failed. It says whether another attempt follows. */
 void pl_restart_take(struct pl_supervisor *supervisor, const struct pl_frame *frame);
 
 /** Call on the master once no process of the attempt is left: hosts that have not said so are lost. */
@@ -97,15 +97,15 @@ void pl_restart_note_lost(struct pl_supervisor *supervisor);
 /** Call when a program or rank of this host has begun: the master logs how long the job has not trained. */
 void pl_restart_note_begun(struct pl_supervisor *supervisor);
 
-/** Keeps the upload of intermediate output for the next attempt, and how far divided channels have come. */
+/** Keeps for the next attempt the upload of intermediate output, and how many FIFOs of divided channels were opened. */
 void pl_restart_leave(struct pl_supervisor *supervisor);
 
-/** Writes into the run directory how many FIFOs of divided channels earlier attempts have opened: they are gone. */
+/** Writes into the run directory how many FIFOs of divided channels earlier attempts have opened. They are used up. */
 enum pl_status pl_restart_give_opened(const struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * How many bytes pl_restart_explain() adds to the text of a failure, and the call itself: to the first line why the job
- * is not started again, and at the end the earlier causes.
+ * pl_restart_explain() adds to the first line of a failure's text why the job is not started again, and at the end the
+ * earlier causes. pl_restart_words_bytes() returns how many bytes that takes.
  */
 size_t pl_restart_words_bytes(const struct pl_supervisor *supervisor);
 void pl_restart_explain(const struct pl_supervisor *supervisor, struct pl_text *text);

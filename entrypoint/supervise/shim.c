@@ -30,7 +30,7 @@
 #define READERS_NS (2 * PL_NS_PER_S)
 #define SHELLS_NS (PL_NS_PER_S / 10)
 #define ORPHANS_NS (2 * PL_NS_PER_S)
-#define LOOK_NS (PL_NS_PER_S / 10) /* between two looks at who waits for a signal */
+#define LOOK_NS (PL_NS_PER_S / 10) /* time between two looks at which processes wait for a signal */
 
 struct shim {
     const struct pl_shim_options *options;
@@ -41,11 +41,11 @@ struct shim {
     bool exited;
     bool childless;           /* neither the program nor a process that it has left behind runs */
     bool suspended;           /* stopped by SIGSTOP or a similar signal */
-    int64_t suspended_end_ns; /* when the program is killed, if it is still stopped then */
+    int64_t suspended_end_ns; /* time at which the program is killed if it is still stopped */
     bool suspended_too_long;
-    bool sent_end; /* it was sent a signal that ends programs */
+    bool sent_end; /* the program was sent a signal that ends programs */
     struct pl_delivery delivery;
-    int64_t look_ns; /* when to look again who gets the signal */
+    int64_t look_ns; /* time at which to look again which processes get the signal */
     int wait_status;
     /* only for ranks: */
     enum pl_stop_state state;
@@ -132,7 +132,7 @@ static bool has_ended(const struct shim *shim)
     return shim->exited && shim->delivery.handling == 0;
 }
 
-/* mpirun, its daemon and torchrun end their ranks themselves, whose shims are below them. */
+/* Whether the program starts ranks: mpirun, its daemon and torchrun end their ranks themselves. */
 static bool starts_ranks(const struct shim *shim)
 {
     const enum pl_process_kind kind = shim->options->kind;
@@ -154,13 +154,13 @@ static void forward_signal(struct shim *shim, int number)
         kill(shim->pid, SIGCONT);
         return;
     }
-    /* a signal that ends nothing comes at once or not at all */
+    /* a signal that ends nothing is delivered at once or not at all */
     pl_delivery_begin(ends ? &shim->delivery : &once, shim->pid, number);
     pl_delivery_done(&once);
     shim->look_ns = ends ? pl_deadline_after_ns(LOOK_NS) : shim->look_ns;
 }
 
-/* Whether to look again who gets the signal: some wait for others to handle it, or the program ends with these. */
+/* Whether to look again which processes get the signal: some wait for others, or the program ends with these. */
 static bool must_look(const struct shim *shim)
 {
     return shim->delivery.waiting > 0 || (shim->exited && shim->delivery.handling > 0);
@@ -256,7 +256,7 @@ static void handle_frames(struct shim *shim)
     }
 }
 
-/* Wait for events once. After the program's end, wait only for the rest of its output. */
+/* Wait for events once. After the program's end, wait only for its remaining output. */
 static void poll_once(struct shim *shim, int64_t deadline_ns)
 {
     struct pl_copier *copiers[] = {&shim->stdout_copier, &shim->copier};
@@ -331,7 +331,7 @@ static enum pl_status open_stdout(struct shim *shim, int *ret_fd, struct pl_erro
     return pl_copier_open_terminal(&shim->stdout_copier, ret_fd, reterr);
 }
 
-/* People at a terminal see what the program writes as it is. */
+/* A terminal gets the program's output as it is, without a tag. */
 static void set_tag(const struct shim *shim, struct pl_copier *copier)
 {
     if (shim->options->tag && copier->by_line) {
@@ -421,8 +421,8 @@ static void send_begun(struct shim *shim)
 }
 
 /*
- * What reads from a pipe may still have to write what the program has printed, such as `tee` after
- * `exec > >(tee log.txt)`. It ends by itself when nobody writes to the pipe any more. A shell may be about to start it.
+ * A process that reads from a pipe may still have to write the program's output, such as `tee` after `exec > >(tee
+ * log.txt)`. It ends when no process writes to the pipe any more. A shell may be about to start one.
  */
 static void wait_for_readers(struct shim *shim)
 {
@@ -455,7 +455,7 @@ static void end_orphans(struct shim *shim)
     }
 }
 
-/* Write the rest of the output. Another process may hold it open. */
+/* Write the remaining output. Another process may hold it open. */
 static void end_output(struct shim *shim)
 {
     const int64_t deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
@@ -497,7 +497,7 @@ static void run_to_end(struct shim *shim)
     end_output(shim);
 }
 
-/* Where the program's own files are: its folder, by its name and without links in it. */
+/* Set the folders of the program's own files: its folder, once by its name and once without links in the path. */
 static void set_folders(const char *cwd, struct pl_cause *cause, char real[static PATH_MAX])
 {
     cause->folders[0] = cwd;
@@ -559,7 +559,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
         exit_report->code = error.status == PL_NOT_FOUND ? 127 : 126; /* the exit codes of shells */
         pl_error_text(&error, exit_report->note, sizeof(exit_report->note));
     }
-    pl_file_close_at(&shim.copier.fd); /* where it has not started */
+    pl_file_close_at(&shim.copier.fd); /* if the program has not started */
     pl_file_close_at(&shim.stdout_copier.fd);
     if (options->setup.foreground && isatty(STDIN_FILENO)) {
         tcsetpgrp(STDIN_FILENO, getpgrp());
@@ -591,7 +591,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     wait_for_release(&shim);
 }
 
-/* What the child of a fork gets. */
+/* Arguments of the child of a fork. */
 struct child {
     const struct pl_shim_options *options;
     const struct pl_signals *signals;

@@ -2,11 +2,11 @@
 /**
  * The shim: a small process between a supervisor and one program. It starts the program in a process group of its own,
  * forwards signals to it, copies the program's stderr while keeping the last lines, and reports its exit over a link.
- * The stdout of a program that is alone, of ranks, of trials, and of programs that share a host's log passes too. It is
- * the only part of Paceline through which the programs' output passes. It writes whole lines, and of a progress bar a
- * line now and then (bars.h). Lines are written in parts if their end does not arrive in time (copier.h), if they are
- * longer than 4 KiB, or if they go to a terminal. If the reader of the log has stopped, the shim still does everything
- * else.
+ * The shim also copies the stdout of a program that is alone, of ranks, of trials, and of programs that share a host's
+ * log. It is the only part of Paceline through which the programs' output passes. It writes whole lines, and of a
+ * progress bar a line now and then (bars.h). Lines are written in parts if their end does not arrive in time
+ * (copier.h), if they are longer than 4 KiB, or if they go to a terminal. If the reader of the log has stopped, the
+ * shim still does everything else.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_SHIM_H
 #define PL_ENTRYPOINT_SUPERVISE_SHIM_H
@@ -20,7 +20,7 @@ enum pl_shim_stdout {
     PL_SHIM_STDOUT_OWN, /* the shim's own */
     /* a pipe, from which the shim writes whole lines; or the shim's own stdout if that is a terminal */
     PL_SHIM_STDOUT_LINES,
-    /* the same for a program that is alone: see is_alone of entrypoint/output/copier.h */
+    /* PL_SHIM_STDOUT_LINES for a program that is alone: see is_alone of entrypoint/output/copier.h */
     PL_SHIM_STDOUT_ALONE,
     /* a terminal, as mpirun's daemon gives it, from which the shim writes whole lines to mpirun */
     PL_SHIM_STDOUT_MPIRUN,
@@ -35,7 +35,7 @@ enum pl_shim_stdout {
 enum pl_stop_state {
     PL_STOP_RUNNING,  /* no stop was requested */
     PL_STOP_SAVING,   /* a stop was requested: ranks and programs that have a handler for the signal save */
-    PL_STOP_HELD,     /* only a host: the failure file is written, and others still save */
+    PL_STOP_HELD,     /* only a host: the failure file is written, while other ranks or programs still save */
     PL_STOP_DEFERRED, /* only a shim: its rank has no handler, and gets the signal last */
     PL_STOP_RELEASED, /* no rank saves any more: shims need not wait */
 };
@@ -49,15 +49,15 @@ struct pl_shim_options {
     enum pl_cause_lines searched;  /* lines of stderr that are searched for an exception */
     bool without_blocks;           /* the program is mpirun: see entrypoint/output/copier.h */
     int rank;                      /* -1: the program is not a rank */
-    /* gets the bytes that the program prints to STDOUT_FILENO or STDERR_FILENO, which then both pass through the shim
-     * by whole lines, also to a terminal; NULL: nobody */
+    /* a function that gets the bytes that the program prints to STDOUT_FILENO or STDERR_FILENO; both then pass through
+     * the shim by whole lines, also to a terminal. NULL: none */
     void (*read)(void *context, int fd, const char *bytes, size_t count);
     void *context;
-    /* before each line of both streams, where they are not terminals (or `read` is there) and the line has none; NULL:
-     * none */
+    /* text that is written before each line of both streams, unless the line has it already or goes to a terminal (with
+     * `read` also then); NULL: none */
     const char *tag;
     const char *host;
-    int64_t progress_ns;     /* how often the state of a progress bar is a line: see entrypoint/output/bars.h */
+    int64_t progress_ns;     /* time between two lines of a progress bar: see entrypoint/output/bars.h */
     int local_size;          /* ranks of this launch on this host; 0: unknown */
     int64_t most_stopped_ns; /* a program that SIGSTOP or a similar signal stops for longer is killed; 0: never */
     /* how many of its first words name the program in a report; the words after them may contain secrets */

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-/* If the same stop signal arrives again within this time, the platform and another host report the same stop. */
+/* If the same stop signal arrives again within this time, the platform and another host have reported the same stop. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
 #define KILL_ALL_NS (5 * PL_NS_PER_S)
 /* If a rank has ended with 0 and others still run after this time, a line is logged. */
@@ -129,7 +129,7 @@ void pl_supervise_notify(struct pl_connection *connection, enum pl_frame_type ty
     }
 }
 
-/* Whether it is the live shim of a program of these kinds. */
+/* Whether the connection leads to a live shim of a program of these kinds. */
 static bool runs(const struct pl_connection *connection, unsigned kinds)
 {
     return connection->kind == PL_CONNECTION_SHIM && connection->state <= PL_CONNECTION_READY &&
@@ -159,7 +159,7 @@ void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned kinds, int n
     }
 }
 
-/* The job is asked to stop for the first time: set what is due until its time is over. */
+/* The job is asked to stop for the first time: set the timers for the time that it has. */
 static void begin_stop(struct pl_supervisor *supervisor, int number)
 {
     const int64_t early_ns =
@@ -321,7 +321,7 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
         connection->waiter->exit_report = *exit_report;
     } else if (connection->process_kind != PL_PROCESS_SYNC) {
         supervisor->loop.calls->ended(supervisor, connection->process_kind, begun, exit_report);
-    } else if (!pl_exit_report_ok(exit_report)) { /* it cannot fail the job */
+    } else if (!pl_exit_report_ok(exit_report)) { /* a failed upload cannot fail the job */
         pl_exit_report_sentence(exit_report, &text);
         pl_log(PL_LOG_WARNING, "%s", pl_text_string(&text));
     }
@@ -381,7 +381,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         PL_TIMER_SET(supervisor, APART, supervisor->seen.apart.next_look_ns);
         if (supervisor->stop.number != 0) {
             send_signal(connection,
-                        supervisor->stop.number); /* it connected too late to get the stop with the others */
+                        supervisor->stop.number); /* this shim connected too late to get the stop with the others */
         }
         if (supervisor->stop.state == PL_STOP_RELEASED) {
             pl_supervise_notify(connection, PL_FRAME_RELEASE, "");

@@ -53,8 +53,8 @@ enum pl_host_state {
 };
 
 enum pl_host_role {
-    PL_HOST_MASTER, /* it decides how the job ends; also a host without a link, whatever its role in the plan */
-    PL_HOST_WORKER, /* it gets the result from the master; its program has the link beside it, and runs without */
+    PL_HOST_MASTER, /* decides how the job ends; also a host without a link, whatever its role in the plan */
+    PL_HOST_WORKER, /* gets the result from the master; its program can run without the link */
     PL_HOST_LED,    /* a worker that decides nothing by itself, since no program runs without the link */
 };
 
@@ -62,19 +62,19 @@ enum pl_connection_state {
     PL_CONNECTION_OPEN,
     PL_CONNECTION_READY,   /* a shim's program runs; hosts have exchanged READY */
     PL_CONNECTION_ENDED,   /* the exit report of a shim was handled */
-    PL_CONNECTION_DROPPED, /* it is to be freed */
+    PL_CONNECTION_DROPPED, /* to be freed after this poll */
 };
 
 enum pl_session_state {
     PL_SESSION_AWAY,    /* the other host is not linked, or has not sent READY */
-    PL_SESSION_REFUSED, /* it cannot be linked: it has said why, or sshd does not run here */
+    PL_SESSION_REFUSED, /* the host cannot be linked: it has said why, or sshd does not run here */
     PL_SESSION_LINKED,  /* both hosts are prepared and linked */
     PL_SESSION_IDLE,    /* the worker's own program has ended */
     PL_SESSION_DONE,    /* the worker has no process left; the master has sent the result */
-    PL_SESSION_LOST,    /* the link has ended before */
+    PL_SESSION_LOST,    /* the link ended before the host was done */
 };
 
-/** What waits for the end of a step, or for the answer of the process that looks up names. */
+/** Waits for the end of a step, or for the answer of the process that looks up names. */
 struct pl_waiter {
     bool over;
     struct pl_exit_report exit_report;                        /* exit report of the step */
@@ -91,10 +91,10 @@ struct pl_connection {
     /* the number of the worker on which an agent's daemon is to start, or to which a link leads; else -1 */
     int index;
     pid_t pid;                /* the process at the other end if it is a child of this one, else 0 */
-    struct pl_waiter *waiter; /* takes the end of this connection instead of the host; mostly NULL */
+    struct pl_waiter *waiter; /* gets the result of this connection; NULL: the host handles it */
 };
 
-/** What is due at a time: pl_supervise_poll() does it then, and it is not looked at before. */
+/** The timers, with what pl_supervise_poll() does when they are due, and not before. */
 enum pl_timer {
     PL_TIMER_HEARTBEAT,  /* to send heartbeats, and to find links that are silent */
     PL_TIMER_SESSIONS,   /* to open sessions */
@@ -105,7 +105,7 @@ enum pl_timer {
     PL_TIMER_HOLDING,    /* to decide about the shims of ranks that have ended during a stop */
     PL_TIMER_LAUNCHER,   /* to tell the launcher to end, near the end of a stop's time */
     PL_TIMER_WAIT,       /* to end the wait for the program and the other hosts, or the grace of a failed job */
-    PL_TIMER_OVERDUE,    /* to wait for the programs no longer, at the end of a stop's time: close_host() kills them */
+    PL_TIMER_OVERDUE,    /* to stop waiting for programs at the end of a stop's time: close_host() kills them */
     PL_TIMERS,
 };
 
@@ -114,11 +114,11 @@ struct pl_session {
     const char *host;
     enum pl_session_state state;
     struct pl_connection *link; /* NULL while there is none */
-    /* the rest is of the master: */
-    bool outside;              /* the host is not part of the launch, which does not wait for it */
+    /* only the master uses the members below: */
+    bool outside;              /* the host is not part of the launch; the launch does not wait for it */
     int processes;             /* the number of processes that the host has announced; 0 if it has not */
     bool quiet;                /* nothing happens on the host, see watch.h */
-    enum pl_apart_state apart; /* what the host has reported about its ranks */
+    enum pl_apart_state apart; /* state that the host has reported about its ranks */
     int ssh_stderr_fd;         /* a file in memory with ssh's stderr */
     int64_t next_try_ns;       /* PL_DEADLINE_NEVER while a session is up or is being opened */
     char reason[400];          /* why the last session failed */
@@ -126,20 +126,20 @@ struct pl_session {
 };
 
 struct pl_sessions {
-    struct pl_session *items; /* on the master hosts[1..] of the plan, then its outside_hosts; on a worker the master */
+    struct pl_session *items; /* master: hosts[1..] of the plan, then its outside_hosts; worker: the master */
     size_t count;
     bool opens;        /* sessions are opened while this host prepares, and while the program runs */
     bool failure_told; /* the log says that a session could not be opened */
     bool late_told;    /* the log names the hosts that are late */
-    int64_t begun_ns;  /* when hosts began to wait for each other; set again once this host is prepared */
+    int64_t begun_ns;  /* time at which hosts began to wait for each other; set again once this host is prepared */
 };
 
 /** Why a job that may be started again is not. */
 enum pl_not_again {
     PL_NOT_AGAIN_NONE,
     PL_NOT_AGAIN_OWN_WORDS, /* the program has written the failure file itself */
-    PL_NOT_AGAIN_USED_UP,   /* it was started again as often as it may be */
-    PL_NOT_AGAIN_AS_BEFORE, /* it failed as before, and has made no checkpoint since */
+    PL_NOT_AGAIN_USED_UP,   /* the job was started again as often as it may be */
+    PL_NOT_AGAIN_AS_BEFORE, /* the job failed as before, and has made no checkpoint since */
     PL_NOT_AGAIN_UNLINKED,  /* a host is not linked */
 };
 
@@ -148,7 +148,7 @@ struct pl_outcome {
     bool failed;
     int64_t failed_ns;
     int exit_code;          /* valid if the job has failed */
-    bool exit_report_known; /* `exit_report` is the cause, else `reason` */
+    bool exit_report_known; /* `exit_report` holds the cause; otherwise `reason` does */
     bool hangs;             /* the reason is that the job hangs */
     bool own_words;         /* a program on another host has written the failure file itself */
     enum pl_not_again not_again;
@@ -164,10 +164,10 @@ struct pl_outcome {
 struct pl_main {
     bool started, ended;
     bool dismissed; /* the job has ended although the program has not */
-    bool over;      /* it and other hosts are not waited for any more, also at the ordinary end */
-    bool told;      /* the job has failed, and it was sent SIGTERM, unless it is mpirun, which ends its ranks */
+    bool over;      /* this host waits no more for the program and for other hosts, also at the ordinary end */
+    bool told;      /* the program was sent SIGTERM because the job has failed; mpirun is not, it ends its ranks */
     struct pl_exit_report exit_report;
-    int ranks_ended; /* on all hosts */
+    int ranks_ended; /* number of ranks that have ended, on all hosts */
     /* a rank that ended with 0 before any rank failed; `rank` is -1 if there is none */
     struct pl_exit_report left_early;
     int64_t early_end_ns; /* how long after that end the ranks that still run are logged */
@@ -179,7 +179,7 @@ enum { PL_HOLDING_HERE = -1 };
 struct pl_holding_rank {
     int rank;
     int host;     /* number of the session that reported it, or PL_HOLDING_HERE */
-    bool catches; /* its program has a handler for the signal */
+    bool catches; /* the rank's program has a handler for the signal */
     bool ended;
 };
 
@@ -200,18 +200,18 @@ struct pl_host_stop {
     struct pl_holding holding;
 };
 
-/** What is seen of this host. */
+/** What was observed on this host. */
 struct pl_seen {
     int64_t begun_ns;
     struct pl_changes model_before; /* contents of the model's directory at the start */
-    int64_t memory_kills;           /* the kernel's count at the start */
+    int64_t memory_kills;           /* number of processes killed at the memory limit, at the start */
     bool ranks;                     /* a rank has connected on this host */
     struct pl_placement placement;
     struct pl_apart apart;
     struct pl_watch watch;
 };
 
-/** What the loop calls when something happens: pl_host_calls, the table of host.c. */
+/** The functions that the loop calls for events: pl_host_calls is the table of host.c. */
 struct pl_loop_calls {
     /* pl_frames_take(): a frame other than heartbeats and the exit reports of shims */
     void (*take)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
@@ -227,13 +227,13 @@ extern const struct pl_loop_calls pl_host_calls;
 
 struct pl_loop {
     const struct pl_loop_calls *calls;
-    int64_t timers_ns[PL_TIMERS]; /* when each is due; PL_DEADLINE_NEVER: it is off */
+    int64_t timers_ns[PL_TIMERS]; /* time at which each timer is due; PL_DEADLINE_NEVER: it is off */
 };
 
 struct pl_supervisor {
     const struct pl_job *job;
     struct pl_launch_plan *plan;
-    /* what of the plan holds here: no ranks before the program may start, no link where it could not be made */
+    /* the plan's values, as they hold now: no ranks before the program may start, no link if it could not be made */
     enum pl_launch_plan_ranks ranks;
     enum pl_launch_plan_link link_kind;
     struct pl_signals *signals;
@@ -262,7 +262,7 @@ struct pl_supervisor {
 #define PL_SUPERVISE_STOP_LAUNCHER_NS (10 * PL_NS_PER_S)
 #define PL_SUPERVISE_KILL_NS (2 * PL_NS_PER_S)
 
-/** What to do if a host does not connect. */
+/** Advice for messages about a host that does not connect. */
 #define PL_SUPERVISE_LOST_ADVICE "Read its log, and check that the security group lets all hosts reach each other"
 
 /* How long the upload of intermediate output may take after its budget, to abort incomplete uploads on the server. */
@@ -278,7 +278,7 @@ void pl_supervise_close(struct pl_supervisor *supervisor);
 /**
  * Keeps the plan, which need not be complete, and begins to link its hosts, if there are others. This goes on while
  * this host is being prepared, so that a stop or failure in this time reaches the others, and no host prepares for a
- * job that has ended on another one. A host that can run without its link warns and does.
+ * job that has ended on another one. If a link cannot be made, a host that can run without it logs a warning and runs.
  */
 enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
                                  struct pl_error *reterr) PL_MUST_CHECK;
@@ -299,7 +299,7 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * For loops that end at `deadline_ns`: the same, but returns false if the deadline has passed, or if waiting has
+ * pl_supervise_poll() for loops that end at `deadline_ns`. Returns false if the deadline has passed, or if waiting has
  * failed.
  */
 bool pl_supervise_wait(struct pl_supervisor *supervisor, int64_t deadline_ns);
@@ -311,13 +311,13 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connec
 /** Go to the state `next`. A state that may not follow is a bug of ours. */
 void pl_host_go(enum pl_host_state *state, enum pl_host_state next);
 void pl_connection_go(enum pl_connection_state *state, enum pl_connection_state next);
-/** The same, but returns false: frames of another host may ask for what may not follow. */
+/** pl_host_go() for a session, but returns false if `next` may not follow: another host's frames may ask for it. */
 bool pl_session_go(enum pl_session_state *state, enum pl_session_state next);
 
 /** Drops the connection, which is freed once the events of this poll are handled. */
 void pl_supervise_drop(struct pl_connection *connection);
 
-/** Has a timer ring at `due_ns`; or once the events of this poll are handled, since what it decides by has changed. */
+/** Makes a timer due at `due_ns`, or (PL_TIMER_WAKE) after this poll's events, because its facts have changed. */
 #define PL_TIMER_SET(supervisor, timer, due_ns) ((supervisor)->loop.timers_ns[PL_TIMER_##timer] = (due_ns))
 #define PL_TIMER_WAKE(supervisor, timer) PL_TIMER_SET(supervisor, timer, 0)
 
@@ -341,7 +341,7 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_proc
 /** Starts the plan's sidecars and its program on this host, if there are any. */
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Sends `number`, unless it is 0, to the programs of these kinds here, and waits for their end for this time. */
+/** Sends `number`, unless it is 0, to the programs of these kinds here, and waits `grace_ns` at most for their end. */
 void pl_supervise_end(struct pl_supervisor *supervisor, unsigned kinds, int number, int64_t grace_ns);
 
 /**
@@ -357,17 +357,17 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor);
 bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned kinds);
 
 /**
- * If the plan needs names, make this host's own known to its programs: where it does not resolve, the host's address
+ * If the plan needs names, make this host's own name known to its programs: if it does not resolve, the host's address
  * and name become a line of /etc/hosts. With `others`, then wait for the names of the job's other hosts, for
  * PACELINE_PEER_WAIT_S or until the job is stopped. A child process does it, because the resolver blocks.
  *
- * Errors  PL_TIMEOUT names the host, the resolver's reason and the file to change; or, at once, the name of
- *         another host that leads to this one.
+ * Errors  PL_TIMEOUT names the host, the resolver's reason and the file to change. If another host's name leads to this
+ *         host, the error comes at once and names it.
  * Test    tests/integration/host_names.sh
  */
 enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, bool others, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Takes the first answer of that child: "", or what is wrong. */
+/** Takes the first answer of the child of pl_peers_resolve(): "", or what is wrong. */
 void pl_peers_note_answer(const struct pl_connection *resolver, const char *answer);
 
 /**
@@ -391,8 +391,8 @@ void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_rep
 struct pl_connection *pl_links_master(const struct pl_supervisor *supervisor);
 
 /**
- * Begins to link this host: the master writes the files that ssh needs and opens sessions as they are due, a worker
- * starts sshd. May run a step, which ends every other program of this host.
+ * Begins to link this host: the master writes the files that ssh needs and opens sessions as they are due; a worker
+ * starts sshd. It may run a step, whose end also ends every other program of this host.
  */
 enum pl_status pl_links_begin(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -408,7 +408,7 @@ void pl_frames_welcome(struct pl_supervisor *supervisor);
  */
 void pl_links_look(struct pl_supervisor *supervisor);
 
-/** Handles a frame of another host, or of a process here that is not only this host's. Other frames are ignored. */
+/** Handles a frame of another host, or one of a local process that concerns other hosts. Ignores other frames. */
 void pl_frames_take(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
 
 /** Call when a connection that is not a shim's has ended. */
@@ -431,7 +431,7 @@ struct pl_session *pl_links_find(const struct pl_supervisor *supervisor, const s
 /** The session has ended before the host was ready: keeps the reason, and tries again later unless the host refuses. */
 void pl_links_try_again(struct pl_supervisor *supervisor, struct pl_session *session);
 
-/** Sends how the job ended to a host; a worker its own failure. */
+/** Sends a host how the job ended; a worker sends its own failure. */
 void pl_links_send_result(struct pl_supervisor *supervisor, struct pl_connection *link);
 
 /** On a worker: reports to the master how a program ended, and whether this host is quiet. */
@@ -441,15 +441,15 @@ void pl_links_send_quiet(struct pl_supervisor *supervisor);
 /** Call when sshd has ended here. */
 void pl_links_note_sshd(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
-/** How many hosts have a session in one of these states, a set of bits. `outside`: also those outside the launch. */
+/** Returns how many hosts have a session in one of `states` (bits). `outside`: hosts outside the launch count too. */
 size_t pl_links_count(const struct pl_supervisor *supervisor, unsigned states, bool outside);
 
-/** How many hosts are away. Appends the first of them and the reasons to `text`, which may be NULL. */
+/** Returns how many hosts are away. Appends the first of them and the reasons to `text`, which may be NULL. */
 size_t pl_links_missing(const struct pl_supervisor *supervisor, bool outside, struct pl_text *text);
 
 /**
- * Whether all hosts of the launch are linked, so that each gets the result. A program may fail before: then no program
- * is left here, and the hosts are waited for as long as a failure would wait to be told.
+ * Returns whether all hosts of the launch are linked, so that each gets the result. A program may fail before they are:
+ * then the function kills all programs here, and waits for the hosts until pl_supervise_notify_deadline().
  */
 bool pl_links_await_all(struct pl_supervisor *supervisor);
 
@@ -457,7 +457,7 @@ bool pl_links_await_all(struct pl_supervisor *supervisor);
 void pl_links_drop(struct pl_supervisor *supervisor);
 void pl_links_close(struct pl_supervisor *supervisor);
 
-/** What the timers do that have their names. */
+/** The functions that the timers call, each timer the one with its name. */
 void pl_supervise_send_heartbeats(struct pl_supervisor *supervisor);
 void pl_links_open_due(struct pl_supervisor *supervisor);
 void pl_links_look_late(struct pl_supervisor *supervisor);
@@ -468,14 +468,14 @@ void pl_hang_look(struct pl_supervisor *supervisor);
 void pl_supervise_stop_launcher(struct pl_supervisor *supervisor);
 void pl_supervise_fail_overdue(struct pl_supervisor *supervisor);
 
-/** Takes the exit report of a program of this host, which had `begun` or could not be started. */
+/** Takes the exit report of a program of this host; unless `begun`, the program could not be started. */
 void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_process_kind kind, bool begun,
                       const struct pl_exit_report *exit_report);
 
 /** Counts the end of a rank, on any host. */
 void pl_host_note_rank(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
-/** From now on the program runs, here or on other hosts. */
+/** Call when the program runs, here or on other hosts. */
 void pl_host_run(struct pl_supervisor *supervisor);
 
 /** Takes a CATCHES frame of a rank on `host`. */
@@ -497,7 +497,7 @@ void pl_holding_release(struct pl_supervisor *supervisor);
 bool pl_holding_awaits_release(const struct pl_supervisor *supervisor);
 
 /**
- * What PL_TIMER_HOLDING does, on a host that decides. If a program has failed during the stop, or has no handler, while
+ * PL_TIMER_HOLDING calls it, on a host that decides. If a program has failed during the stop, or has no handler, while
  * others may still save, the failure file is written and the other hosts are notified (HOLD), because the platform may
  * kill all processes before the others have ended. When no rank saves any more, the shims are released, here and on the
  * other hosts (RELEASE).
@@ -510,7 +510,7 @@ void pl_holding_update(struct pl_supervisor *supervisor);
  */
 void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...) PL_PRINTF(2, 3);
 
-/** The same for the status of a call: nothing for PL_OK, the stop for PL_CANCELLED, else the text of `error`. */
+/** Records that a call failed: nothing for PL_OK, the stop for PL_CANCELLED, else the text of `error`. */
 void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status status, const struct pl_error *error);
 
 /**
@@ -526,8 +526,8 @@ void pl_supervise_note_suspended(struct pl_supervisor *supervisor, const struct 
 void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
 /**
- * Records that the job failed because another host was lost: `whose` is "host" or "the master host". However late that
- * is seen, it replaces the report of a program that was only killed, because mpirun may know earlier and kill its
+ * Records that the job failed because another host was lost: `whose` is "host" or "the master host". Even if this is
+ * recorded late, it replaces the report of a program that was only killed, because mpirun may know earlier and kill its
  * ranks. It does not while the job is being stopped.
  */
 void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why);
@@ -581,16 +581,15 @@ void pl_supervise_drop_kind(struct pl_supervisor *supervisor, enum pl_connection
 int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns);
 
 /**
- * Returns until when hosts wait for each other, which is soon if only a failure or a stop is left to report; and until
- * when a host that has failed by itself waits for late hosts, to report that to them.
+ * Returns until when hosts wait for each other (if only a failure or a stop is left to report, not for long), and until
+ * when a host that has failed by itself waits for late hosts, to report its failure to them.
  */
 int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor);
 int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor);
 
 /**
- * Executes the plan on this host; the result is the exit code, and the failure or success file is written.
- * Where the job has failed already, or is stopped before its program starts, it only connects to the other hosts and
- * notifies them.
+ * Executes the plan on this host; the result is the exit code, and the failure or success file is written. If the job
+ * has failed already, or is stopped before its program starts, it only connects to the other hosts and notifies them.
  */
 int pl_host_execute(struct pl_supervisor *supervisor);
 

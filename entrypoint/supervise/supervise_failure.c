@@ -17,7 +17,7 @@ enum { MPI_UNKNOWN_ERROR = 14 }; /* Open MPI's MPI_ERR_UNKNOWN */
 
 enum severity {
     AFTER_ITS_RANKS, /* a launcher or daemon has exited, as it does because of its ranks */
-    SENT_TO_ALL,     /* ended by a signal that all get: SIGTERM for the program, SIGKILL for its shim */
+    SENT_TO_ALL,     /* ended by a signal that all processes get: SIGTERM for the program, SIGKILL for its shim */
     /* A launcher or daemon was killed, and its ranks end with it. Or Open MPI 5 has ended a rank because its peer had
      * closed its socket; this may be reported before the exit of the peer. */
     PERHAPS_CAUSE,
@@ -31,7 +31,7 @@ static void wake_timers(struct pl_supervisor *supervisor)
     PL_TIMER_WAKE(supervisor, WAIT);
 }
 
-/* Returns the exit code of a failed job, 143 after SIGTERM, if it is not that of this host's own program. */
+/* Returns the exit code of a failed job whose own program gives none: 143 after SIGTERM. */
 static int failure_code(const struct pl_supervisor *supervisor)
 {
     return supervisor->stop.number != 0 ? 128 + supervisor->stop.number : 1;
@@ -162,7 +162,7 @@ void pl_supervise_note_suspended(struct pl_supervisor *supervisor, const struct 
     }
 }
 
-/* Returns the message of the check of the job's hosts about what is missing; NULL if the check has not come so far. */
+/* Returns the check's message about what the job's hosts lack; NULL if the check did not get so far. */
 static const char *check_words(const struct pl_supervisor *supervisor)
 {
     static const char begin[] = "check: ";
@@ -219,8 +219,8 @@ static long long seconds_of(const struct pl_supervisor *supervisor)
     return (long long)((pl_clock_now_ns() - supervisor->seen.begun_ns) / PL_NS_PER_S);
 }
 
-/* The last line of a job that went well: what is there to be taken away. A job that was asked to stop was stopped, also
- * if it has saved its model. */
+/* Log the last line of a successful job: whether it has left a model. A job that was asked to stop counts as stopped,
+ * even if it has saved its model. */
 static void log_success(const struct pl_supervisor *supervisor)
 {
     const char *model = supervisor->job->paths.model;
@@ -238,8 +238,7 @@ static void log_success(const struct pl_supervisor *supervisor)
                                                                     : "has only files from before this job");
 }
 
-/* The last line of a job that has failed, or that did not end well when it was stopped; the check has words of its own.
- */
+/* Log the last line of a job that has failed, also during a stop. The check has words of its own. */
 static void log_failure(const struct pl_supervisor *supervisor, const char *text)
 {
     const int bytes = (int)strcspn(text, "\n");

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the supervisor takes of a plan, and its programs: those of the plan, steps that run to their end, and the report
- * of a hang. */
+/* Takes over the plan, and starts programs: the plan's own, steps that run to their end, and the report of a hang. */
 #include "entrypoint/supervise/supervise.h"
 
 #include "base/environment.h"
@@ -39,7 +38,7 @@ static enum pl_status open_rundir(struct pl_supervisor *supervisor, const struct
         PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
     }
     snprintf(link, sizeof(link), "%s/" PL_RUNDIR_FIFOS, supervisor->rundir.path);
-    pl_file_remove_tree(link); /* of a program that ran before */
+    pl_file_remove_tree(link); /* left by a program that ran before */
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
         snprintf(link, sizeof(link), "%s/" PL_RUNDIR_PYTHON, supervisor->rundir.path);
         if (symlink(supervisor->job->self_path, link) != 0) {
@@ -66,8 +65,8 @@ static bool names_openmpi_files(const struct pl_job *job, const char *name)
     return found;
 }
 
-/* Where another attempt may follow, what Open MPI leaves when it is killed lies in directories that go with this one:
- * its files, of which those of Open MPI 5 do so in any case, and its shared memory. */
+/* If another attempt may follow, a killed Open MPI must leave nothing: its files (those of Open MPI 5 in any case) and
+ * its shared memory lie in directories that are removed with this one. */
 static enum pl_status set_openmpi_files(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     static const char *const memory[] = {"OMPI_MCA_btl_vader" PL_RUNDIR_MEMORY_END,
@@ -298,7 +297,7 @@ static enum pl_status start_sidecars(struct pl_supervisor *supervisor, struct pl
     return PL_OK;
 }
 
-/* Remove what `paceline plan` prints as the toolkit has it, and the log is not to show. */
+/* Remove options that `paceline plan` prints because the toolkit has them, but whose output the log need not have. */
 static void adapt_mpirun(struct pl_supervisor *supervisor)
 {
     if (supervisor->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN) {
@@ -326,7 +325,7 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     }
     adapt_mpirun(supervisor);
     setup.argv = (const char *const *)plan->argv.items;
-    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE) { /* others get it from paceline rank */
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE) { /* ranks get the variable from `paceline rank` */
         PL_TRY(pl_blas_set_core(setup.argv, supervisor->environment, reterr));
     }
     setup.environment = pl_environment_strings(supervisor->environment);
@@ -373,7 +372,7 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
 
     pl_supervise_signal(supervisor, PL_PROCESS_SET(SYNC), SIGTERM);
     while (pl_supervise_runs(supervisor, PL_PROCESS_SET(SYNC))) {
-        /* a stop may begin meanwhile */
+        /* a stop may begin during the wait */
         int64_t stop_ns = pl_supervise_stop_deadline(supervisor, aborting ? PL_SUPERVISE_KILL_NS : ABORT_SYNC_NS);
         int64_t deadline_ns = stop_ns < budget_end_ns ? stop_ns : budget_end_ns;
 
@@ -411,7 +410,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     const bool failed_before = supervisor->outcome.failed, stopped_before = supervisor->stop.number != 0;
     struct pl_waiter waiter = {.over = false};
     struct pl_connection *connection = NULL;
-    bool ok, fails; /* the job */
+    bool ok, fails; /* fails: the job, because of this step */
     enum pl_status status;
 
     setup.argv = (const char *const *)step->argv.items;
@@ -530,7 +529,7 @@ static void end_job(struct pl_supervisor *supervisor, const char *place)
         place[0] != '\0' ? "the first call named here" : "the program");
 }
 
-/* Whether all other hosts are quiet. A host that is not linked does not count as quiet, because nothing is known of
+/* Whether all other hosts are quiet. A host that is not linked does not count as quiet, because nothing is known about
  * it. */
 static bool others_are_quiet(const struct pl_supervisor *supervisor)
 {

@@ -59,7 +59,7 @@ enum pl_status pl_watch_prepare(struct pl_watch *watch, const struct pl_job *job
     return python ? pl_watch_hook_python(environment, job->self_path, reterr) : PL_OK;
 }
 
-/* Whether anything has happened since the last time that something had happened. */
+/* Whether there was any activity since the last activity that was seen. */
 static bool is_active(struct pl_watch *watch)
 {
     uint64_t seen = 0, network_bytes = watch->is_trial ? 0 : pl_proc_network_bytes();

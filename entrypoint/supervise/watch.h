@@ -27,7 +27,7 @@
 struct pl_job;
 struct pl_rundir;
 
-/** The program that looks at the others, and makes Python write its stacks. */
+/** The program that reports where other programs stand, and makes Python write its stacks. */
 #define PL_WATCH_REPORTER "paceline-stacks"
 
 struct pl_watch {
@@ -64,8 +64,8 @@ enum pl_status pl_watch_hook_python(struct pl_environment *environment, const ch
 void pl_watch_look(struct pl_watch *watch, bool paused, int64_t *next_ns);
 
 /**
- * Call when the shim `pid` runs `path` for another host: PL_WATCH_REPORTER pauses the watch until the child has ended,
- * for which the second function returns true.
+ * Call when the shim `pid` runs `path` for another host. If that is PL_WATCH_REPORTER, the watch pauses until the shim
+ * has ended; pl_watch_note_child_end() returns true for its end.
  */
 void pl_watch_note_exec(struct pl_watch *watch, const char *path, pid_t pid);
 bool pl_watch_note_child_end(struct pl_watch *watch, pid_t pid);

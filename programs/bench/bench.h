@@ -35,7 +35,7 @@ struct pl_bench_options {
     enum pl_bench_wire wire;
     bool json;
     bool alone; /* time the operation alone, without produce and consume */
-    bool bound; /* also time reading and writing every buffer once */
+    bool bound; /* also measure the time to read and write every buffer once */
     int pairs;
     int threads;
     unsigned flags;
@@ -50,7 +50,7 @@ struct pl_bench {
     void *ours;               /* buffer of the kind that is measured */
     void *theirs;             /* the peer's buffer, private memory */
     uint64_t count;           /* elements of struct pl_collective */
-    uint64_t bytes;           /* of the result on each rank */
+    uint64_t bytes;           /* bytes of the result on each rank */
     struct pl_device *device; /* NULL for host memory */
     void *stream;
     bool slow; /* one operation lasts so long that an untimed one before each loop would only cost time */

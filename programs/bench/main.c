@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * paceline-bench allreduce|allgather|broadcast: measures the cost of a collective, checks it and compares it with MPI's
- * own. A size is that of the result on each rank, and all three work in place.
+ * own. A size is the size of the result on each rank. All three collectives work in place.
  *
  * The cost is measured inside produce + collective + consume: every rank rewrites what it contributes, takes part, and
  * reads the result; the time of the same loop without the collective is subtracted. If a collective leaves lines in the
@@ -72,7 +72,7 @@ static uint32_t consume(const void *data, uint64_t bytes)
 
 enum what { DO_NOTHING, DO_OURS, DO_PEER };
 
-/* The bytes that a rank contributes to the result, which begin at `*ret_offset_bytes` of it. */
+/* Returns how many bytes of the result a rank contributes; they begin at `*ret_offset_bytes`. */
 static uint64_t contribution_bytes(const struct pl_bench *bench, int rank, uint64_t *ret_offset_bytes)
 {
     uint64_t bytes = bench->bytes;
@@ -134,7 +134,7 @@ static void run_loop(struct pl_bench *bench, enum what what, void *data, uint64_
     }
 }
 
-/* Times a loop: nanoseconds per iteration, on the slowest rank. */
+/* Times a loop. Returns nanoseconds per iteration, on the slowest rank. */
 static double time_loop(struct pl_bench *bench, enum what what, uint64_t piece_bytes, int64_t iterations)
 {
     void *data = what == DO_PEER ? bench->theirs : bench->ours;
@@ -229,7 +229,7 @@ static void copy(struct pl_bench *bench, void *to, const void *from)
     must(pl_bench_device_copy(bench, to, from, bench->bytes, &error), &error, "copying");
 }
 
-/* The value of element i of the result. */
+/* Returns the value of element i of the result. */
 static int result_of(const struct pl_bench *bench, uint64_t i)
 {
     enum pl_dtype dtype = bench->options->dtype;

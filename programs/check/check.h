@@ -29,17 +29,17 @@ struct pl_check_host {
     int64_t memory_free_bytes;
     int64_t shm_bytes; /* size of /dev/shm, and free bytes in it */
     int64_t shm_free_bytes;
-    int64_t files; /* this and the next two: limits on open files, locked memory, processes and threads */
-    int64_t locked_bytes;
-    int64_t processes;
-    int64_t disk_bytes; /* free bytes where the model is written */
-    double clock_s;     /* difference to the first host's clock; positive if ahead */
+    int64_t files;        /* limit on open files */
+    int64_t locked_bytes; /* limit on locked memory */
+    int64_t processes;    /* limit on processes and threads */
+    int64_t disk_bytes;   /* free bytes where the model is written */
+    double clock_s;       /* difference to the first host's clock; positive if ahead */
 };
 
 /** Measured link from one host to another, by the hosts' numbers. */
 struct pl_check_link {
     int from, to;
-    double mbit;        /* received in Mbit/s, over all ranks of the two hosts that sent; below 0 if not measured */
+    double mbit; /* received Mbit/s, the sum over all ranks of the two hosts that sent; below 0 if not measured */
     char transport[24]; /* "efa", "tcp eth0": the interface whose counter rose; "" if none rose enough */
 };
 
@@ -117,9 +117,7 @@ bool pl_check_evaluate_is_slow(const struct pl_check_needs *needs, const struct 
 void pl_check_evaluate(const struct pl_check_report *report, struct pl_check_rows *ret_rows);
 void pl_check_rows_done(struct pl_check_rows *rows);
 
-/**
- * Append the table to `table`, and to `reasons` a sentence per line for each need that is missed. Returns how many are.
- */
+/** Append the table to `table`, and to `reasons` a line for each need that is missed. Returns the number of these. */
 size_t pl_check_print(const struct pl_check_rows *rows, struct pl_text *table, struct pl_text *reasons);
 
 /** Append all rows as one JSON object, whose members docs/command-line.md explains, and a newline. */

@@ -31,7 +31,7 @@ enum { SLOW_PART = 3 };
 /* Limit for the rows that are shown: a larger table has only the rows that are missed or noted. */
 enum { TABLE_ROWS = 120 };
 
-/* What `paceline` gives besides the user's options. */
+/* Options that `paceline` passes besides the user's. */
 #define JOB_OPTIONS(ROW)                                                                                               \
     ROW("--ranks", "N", NULL, PL_TO_NUMBER(ranks, 1, 65536))                                                           \
     ROW("--hosts", "NAMES", NULL, PL_TO(hosts))                                                                        \
@@ -240,7 +240,7 @@ static void evaluate_network(const struct pl_check_report *report, const struct 
     row->noted = !row->missed && (host->efa[0] == '\0' || !host->efa_usable);
 }
 
-/* `least` 0: there is no need. */
+/* Adds a row with a size and its free bytes. `least` 0: the job needs no size. */
 static void evaluate_room(const char *what, const struct pl_check_host *host, int64_t bytes, int64_t free_bytes,
                           int64_t least, struct pl_check_rows *rows)
 {

@@ -20,18 +20,18 @@ enum {
     TAG_DATA,
     TAG_DONE,
     TIMES_MOST = 3,
-    ROUNDS_MOST = 32, /* in a large job, each host is measured with this many others */
+    ROUNDS_MOST = 32, /* number of hosts with which each host is measured in a large job */
     WINDOW = 8,       /* messages under way */
     CHUNK_BYTES = 256 * 1024,
 };
 
 struct links {
-    MPI_Comm peers; /* one rank of each host; its rank is the number of the host */
+    MPI_Comm peers; /* one rank of each host; a rank's number in `peers` is the number of its host */
     MPI_Comm local; /* the ranks of this host */
     int me, count, rounds;
     int64_t slot_ns;
-    /* [hosts]: bytes received from each host, and first and last time. begin_ns is negative, so that the maximum
-     * over a host's ranks is the earliest time. */
+    /* [hosts]: bytes received from each host, and times of the first and the last. begin_ns is negative, so that the
+     * maximum over a host's ranks is the earliest time. */
     double *bytes, *begin_ns, *end_ns;
     char (*transports)[24]; /* [hosts]: transport by which this host sent to each */
     char *buffers;          /* WINDOW * CHUNK_BYTES */
@@ -129,8 +129,8 @@ static void receive_slot(struct links *links, int peer)
     links->end_ns[peer] = (double)end_ns;
 }
 
-/* The host that `me` is paired with in a round of a tournament in which each host meets each other one. `even` is
- * the number of hosts, an even number; all pairs of a round are disjoint. */
+/* Returns the host that `me` is paired with in a round of a tournament in which each host meets each other one. `even`
+ * is the number of hosts, an even number; all pairs of a round are disjoint. */
 static int opponent(int me, int round, int even)
 {
     const int turning = even - 1;

@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #define REACH_NS (10 * PL_NS_PER_S)  /* a halted host may be late; if all answer it takes milliseconds */
-#define SPIN_NS (200 * PL_NS_PER_US) /* then it sleeps: the kernel needs the CPU to move the data that is waited for */
+#define SPIN_NS (200 * PL_NS_PER_US) /* then the rank sleeps: the kernel needs the CPU to move the awaited data */
 #define NAP_LEAST_NS (10 * PL_NS_PER_US)
 #define NAP_MOST_NS (500 * PL_NS_PER_US)
 enum {
@@ -178,7 +178,7 @@ static void collect_silent(struct pl_check_ranks *check, const unsigned char *re
     free(all);
 }
 
-/* False on rank 0 if a rank does not answer; other ranks return only if all answer. */
+/* Returns false on rank 0 if a rank does not answer; other ranks return only if all answer. */
 static bool reach(struct pl_check_ranks *check)
 {
     unsigned char *received = pl_check_allocate((size_t)check->size, 1);

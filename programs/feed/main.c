@@ -29,7 +29,7 @@ struct tool {
     uint64_t epochs;
     bool quiet;
     bool failure; /* tell the reason of a failure on standard output, too */
-    bool told;    /* that it was done */
+    bool told;    /* the reason was told already */
     bool manifest;
     const char *attributes; /* as given, for example "source-ref,class"; NULL if it is not an augmented manifest */
     const char *from;

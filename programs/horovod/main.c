@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paceline horovod: reads the command line of install.py, and starts that by the Python whose Horovod is meant. */
+/* paceline horovod: reads the command line of install.py, which it runs with the Python whose Horovod is meant. */
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -18,7 +18,7 @@ enum command { INSTALL, CHECK, REMOVE };
 
 static const char *const commands[] = {[INSTALL] = "install", [CHECK] = "check", [REMOVE] = "remove"};
 
-/* What becomes of a compiled Horovod. */
+/* What is done with a compiled Horovod. */
 enum compiled { REFUSED, REPLACED, KEPT };
 
 static const char *const compiled_words[] = {[REFUSED] = "refused", [REPLACED] = "replaced", [KEPT] = "kept"};
@@ -47,7 +47,7 @@ static enum pl_status read_command(int count, char **words, enum command *ret_co
                               words[count - 1]);
 }
 
-/* Becomes Python. Returns only an error. */
+/* Replaces this process by Python. Returns only an error. */
 static enum pl_status run(const struct options *options, struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;

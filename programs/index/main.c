@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline-index ARN PROGRAM...: runs pip with the index of a repository of AWS CodeArtifact, whose address and token
- * are the answers to two signed requests. Only that process gets the token.
+ * paceline-index ARN PROGRAM...: runs pip with the index of a repository of AWS CodeArtifact. Two signed requests get
+ * its address and token. Only that process gets the token.
  *
  * Source  AWS CodeArtifact API Reference: GetAuthorizationToken, GetRepositoryEndpoint; user guide: "Configure and use
  *         pip with CodeArtifact".
@@ -83,7 +83,7 @@ static void append_field(struct pl_text *query, const char *name, const char *va
     pl_sigv4_encode(value, strlen(value), false, query);
 }
 
-/* Makes https://aws:TOKEN@HOST/.../simple/ */
+/* Makes the URL https://aws:TOKEN@HOST/.../simple/ */
 static enum pl_status join_index(const char *endpoint, const char *token, bool plain, char **ret_url,
                                  struct pl_error *reterr)
 {

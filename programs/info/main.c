@@ -40,7 +40,7 @@ enum { FILE_BYTES = 64 * 1024, MIB = 1024 * 1024, NAME_COLUMNS = 22, JSON_VERSIO
 
 /* ---- the report: a JSON object with an object for each section, which people get as lines ---- */
 
-/* NULL: there is none. Control characters and broken UTF-8 become '?'. */
+/* Adds a text; NULL: there is none. Control characters and broken UTF-8 become '?'. */
 static void add_text(struct pl_json_writer *report, const char *name, const char *value)
 {
     PL_AUTO_TEXT struct pl_text clean = PL_TEXT_NONE;
@@ -54,7 +54,7 @@ static void add_text(struct pl_json_writer *report, const char *name, const char
     pl_json_write_text(report, name, pl_text_string(&clean));
 }
 
-/* The lines of the text, which may be empty, as a list. */
+/* Adds the lines of the text, which may be empty, as a list. */
 static void add_lines(struct pl_json_writer *report, const char *name, const char *text)
 {
     pl_json_write_list(report, name);
@@ -69,7 +69,7 @@ static void add_lines(struct pl_json_writer *report, const char *name, const cha
     pl_json_write_close(report);
 }
 
-/* "dev_shm_mib" as "dev shm", whose unit follows the number. */
+/* Prints a member: "dev_shm_mib" as "dev shm", with the unit after the number. */
 static void print_value(const struct pl_python_json *item)
 {
     const enum pl_python_json_kind kind = pl_python_json_kind(item);
@@ -116,14 +116,14 @@ static enum pl_status print_lines(const struct pl_text *report, struct pl_error 
 
 /* ---- what the sections ask ---- */
 
-/* What a section can ask. */
+/* What the functions of sections need. */
 struct place {
     const struct pl_environment *environment;
-    const char *self_path; /* this program, in the folder with the other ones */
+    const char *self_path; /* path of this program, which lies in the folder of the other programs */
     bool has_bash_env;     /* the image's shells lead back to Paceline */
 };
 
-/* The last line that is not empty. */
+/* Finds the last line that is not empty. */
 static void last_line(const struct pl_text *answer, struct pl_text *line)
 {
     const char *text = pl_text_string(answer);
@@ -166,7 +166,7 @@ static char *find_program(const struct place *place, const char *name)
                                                                                                             : NULL;
 }
 
-/* The first line that a program prints, or why there is none. */
+/* Adds the first line that a program prints, or why there is none. */
 static void add_answer(struct pl_json_writer *report, const struct place *place, const char *name, const char *program,
                        const char *word)
 {
@@ -215,7 +215,7 @@ static void add_paceline(struct pl_json_writer *report, const struct place *plac
     pl_json_write_close(report);
 }
 
-/* The value of NAME="value" in /etc/os-release. */
+/* Adds the value of NAME="value" in /etc/os-release. */
 static void add_distribution(struct pl_json_writer *report)
 {
     static const char key[] = "PRETTY_NAME=";
@@ -233,7 +233,7 @@ static void add_distribution(struct pl_json_writer *report)
     add_text(report, "distribution", line);
 }
 
-/* -1: no limit. */
+/* Adds a limit of this process. -1: no limit. */
 static void add_limit(struct pl_json_writer *report, const char *name, int resource)
 {
     struct rlimit limit;
@@ -257,7 +257,7 @@ static void add_space(struct pl_json_writer *report, const char *name, const cha
     pl_json_write_int64(report, free_name, (int64_t)((uint64_t)space.f_bavail * space.f_frsize / MIB));
 }
 
-/* The kernels that the system's OpenBLAS has chosen. */
+/* Adds the kernels that the system's OpenBLAS has chosen. */
 static void add_blas(struct pl_json_writer *report)
 {
     char core[PL_BLAS_CORE_BYTES];
@@ -369,7 +369,7 @@ static void add_ssh(struct pl_json_writer *report, const struct place *place)
     pl_json_write_close(report);
 }
 
-/* The first line of a file, or NULL. */
+/* Returns the first line of a file, or NULL. */
 static char *first_line(const char *path)
 {
     char *text = NULL;
@@ -422,7 +422,7 @@ static void add_settings(struct pl_json_writer *report, const struct place *plac
     pl_json_write_close(report);
 }
 
-/* What jobs of some kinds need and this image lacks, with what brings it. */
+/* Adds what jobs of some kinds need and this image lacks, and how to get it. */
 static void add_missing(struct pl_json_writer *report, const struct place *place)
 {
     PL_AUTO_FREE char *mpirun = find_program(place, "mpirun"), *ssh = find_program(place, "ssh"), *sshd = NULL;
@@ -451,7 +451,7 @@ static void add_missing(struct pl_json_writer *report, const struct place *place
     pl_json_write_close(report);
 }
 
-/* What the runtime finds, or why it cannot run here. */
+/* Adds what the runtime finds, or why it cannot run here. */
 static enum pl_status add_world(struct pl_json_writer *report, const struct place *place, const char *world,
                                 struct pl_error *reterr)
 {
@@ -505,7 +505,7 @@ static enum pl_status show(bool is_json, const char *self_path, const char *worl
                : pl_error_set(reterr, PL_SYSTEM, "standard output cannot be written");
 }
 
-/* What a program in C is compiled and linked with, as pkg-config has it in an image. */
+/* Prints the options for compiling and linking a program in C, as pkg-config has them in an image. */
 static enum pl_status print_flags(const char *self_path, bool cflags, bool libs, struct pl_error *reterr)
 {
     static const char header[] = "/include/paceline/runtime/paceline.h";
@@ -520,7 +520,7 @@ static enum pl_status print_flags(const char *self_path, bool cflags, bool libs,
     if (cflags) {
         printf("-I%s/include/paceline%s", root, libs ? " " : "\n");
     }
-    if (libs) { /* with what the library needs and the base may lack */
+    if (libs) { /* with libraries that ours needs and the base image may lack */
         printf("-L%s/lib -Wl,-rpath,%s/lib -Wl,-rpath-link,%s/lib/carried -lpaceline\n", root, root, root);
     }
     return PL_OK;
@@ -565,7 +565,7 @@ int main(int argc, char **argv)
         pl_log(PL_LOG_ERROR, "--json is for one process: run it without mpirun");
         return PL_EXIT_USAGE;
     }
-    if (is_rank) { /* a world of all ranks cannot be asked by a process between them and mpirun */
+    if (is_rank) { /* a process between the ranks and mpirun cannot ask a world of all ranks */
         execv(world, (char *const[]){world, NULL});
         pl_log(PL_LOG_ERROR, "'%s' cannot be started", world);
         return 1;

@@ -46,9 +46,7 @@ enum pl_status pl_keys_public(const unsigned char seed[PL_KEYS_SEED_BYTES],
     return made ? PL_OK : pl_error_set(reterr, PL_LIBRARY, "cannot make an Ed25519 key: libcrypto refused");
 }
 
-/*
- * Appends a number in ssh's wire format, in which numbers are 32-bit big endian and byte strings follow their length.
- */
+/* Appends a number in ssh's wire format: 32-bit big endian. Byte strings follow their length. */
 static void put_number(struct pl_text *text, size_t number)
 {
     for (int shift = 24; shift >= 0; shift -= 8) {

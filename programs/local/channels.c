@@ -49,7 +49,7 @@ static enum pl_status check_fifos(const struct pl_local *local, const char *chan
     return PL_OK;
 }
 
-/* Whether the channel is a copy of what lies on S3. It is the job's own then, and may be changed, as on SageMaker. */
+/* Whether the channel is a copy of data on S3. The job may change its own copy, as on SageMaker. */
 static bool is_fetched(const struct pl_local_channel *channel)
 {
     return is_remote(channel) && channel->mode != PL_LOCAL_PIPE; /* the feeder reads S3 by itself */
@@ -95,7 +95,7 @@ static enum pl_status read_manifest(const char *path, const char *folder, struct
     return PL_OK;
 }
 
-/* The files of a channel that is linked, as all its hosts together have them. */
+/* Lists the files of a linked channel, for all its hosts together. */
 static enum pl_status list_files(const struct pl_local_channel *channel, const char *folder,
                                  struct pl_object_list *files, struct pl_error *reterr)
 {
@@ -222,8 +222,8 @@ static enum pl_status link_for_feeders(const struct pl_local *local, const struc
     return pl_text_take(&folder, source_at, reterr);
 }
 
-/* The objects below s3://BUCKET/a/b are fetched as b/..., because the prefix may be that of a/bc too. If all are below
- * a/b/, SageMaker's channel has what is there, without b. */
+/* The objects below s3://BUCKET/a/b are fetched as b/..., because the prefix may match a/bc too. If all objects are
+ * below a/b/, SageMaker's channel has them without b/: then changes the source to the inner folder. */
 static enum pl_status enter_prefix(const struct pl_local_channel *channel, char **source_at, struct pl_error *reterr)
 {
     const char *key = strchr(channel->from + sizeof("s3://") - 1, '/'), *name = key ? strrchr(key, '/') + 1 : "";
@@ -263,7 +263,7 @@ enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *
         }
         status = fetch(local, channel, local->sources[i], reterr);
         if (status != PL_OK) {
-            pl_file_remove_tree(local->sources[i]); /* nobody takes a part for the whole */
+            pl_file_remove_tree(local->sources[i]); /* an incomplete copy must not look complete */
             return status;
         }
         if (channel->kind != PL_LOCAL_FROM_MANIFEST) {
@@ -273,7 +273,7 @@ enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *
     return PL_OK;
 }
 
-/* The number of hosts that have the channel, and which of them the host `index` is. */
+/* Counts the hosts that have the channel, and tells which of them the host `index` is. */
 static void count_hosts(const struct pl_local *local, const struct pl_local_channel *channel, size_t index,
                         size_t *ret_rank, size_t *ret_count)
 {
@@ -304,12 +304,12 @@ enum pl_status pl_local_channels_show(const struct pl_local *local, size_t index
             PL_TRY(show(context, local->sources[i], text.data, !is_fetched(channel), reterr));
         }
     }
-    /* the checkpoints are those of all hosts and runs of this name */
+    /* all hosts and runs of this name share the checkpoints */
     PL_TRY(pl_local_path(local, &text, reterr, "checkpoints"));
     return local->job->checkpoint_path ? show(context, text.data, local->job->checkpoint_path, false, reterr) : PL_OK;
 }
 
-/* A plain host has links in its tree; those of a channel that is linked lead to the folder itself. */
+/* Makes a link in the tree of a plain host. For a channel of links it leads to the folder of the files. */
 static enum pl_status show_plain(void *context, const char *from, const char *to, bool read_only,
                                  struct pl_error *reterr)
 {
@@ -362,7 +362,7 @@ enum pl_status pl_local_channels_lay_out(struct pl_local *local, struct pl_error
                                          : PL_OK;
 }
 
-/* SageMaker makes the first epoch's FIFO before the program starts. */
+/* Waits for the first epoch's FIFO: SageMaker makes it before the program starts. */
 static enum pl_status await_fifo(struct pl_local *local, pid_t feeder, const char *channel, const char *place,
                                  struct pl_error *reterr)
 {
@@ -400,7 +400,7 @@ static enum pl_status feed(struct pl_local *local, size_t number, size_t index, 
     } else if (channel->kind == PL_LOCAL_FROM_AUGMENTED) {
         pl_strv_add(&words, "--augmented", channel->attributes);
     }
-    if (channel->recordio && channel->kind != PL_LOCAL_FROM_AUGMENTED) { /* its records are wrapped anyway */
+    if (channel->recordio && channel->kind != PL_LOCAL_FROM_AUGMENTED) { /* augmented ones are wrapped anyway */
         pl_strv_add(&words, "--recordio");
     }
     if (channel->is_gzip) {
@@ -455,7 +455,7 @@ enum pl_status pl_local_channels_feed(struct pl_local *local, struct pl_error *r
     return PL_OK;
 }
 
-/* The first reason stays. */
+/* Sets `local->unfed`, unless it has a reason already. */
 static void PL_PRINTF(3, 4) set_unfed(struct pl_local *local, size_t feeder, const char *format, ...)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -472,7 +472,7 @@ static void PL_PRINTF(3, 4) set_unfed(struct pl_local *local, size_t feeder, con
     local->unfed_host = local->fed[feeder].host;
 }
 
-/* A line is the path of a channel, a colon, and the reason. */
+/* Takes a line of a feeder: the path of a channel, a colon, and the reason. */
 static void take_reason(struct pl_local *local, const char *line)
 {
     for (size_t i = 0; i < local->feed_count; i++) {

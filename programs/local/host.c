@@ -93,7 +93,7 @@ const char *pl_local_hosts_describe(const struct pl_local *local, char text[stat
     return text;
 }
 
-/* The variables that SageMaker sets, and the job's own. */
+/* Makes the environment: the variables that SageMaker sets, and the job's own. */
 static enum pl_status make_environment(const struct pl_local *local, const struct pl_local_host *host,
                                        struct pl_environment **ret_environment, struct pl_error *reterr)
 {

@@ -18,14 +18,14 @@
 
 enum {
     COMM_BYTES = 64,
-    ASK_S = 60,         /* how long the engine may take for an answer */
-    GIVE_BACK_S = 1200, /* and for the owners of millions of files */
+    ASK_S = 60,         /* how long the engine may take to answer */
+    GIVE_BACK_S = 1200, /* how long it may take to change the owners of millions of files */
 };
 
 /* ---- the engine ---- */
 
-/* Runs the engine with `words`, which end with NULL, and waits for at most `most_s`. Its output and errors come into
- * `text`, which may be NULL. PL_FAILED, with its first line, if it does not end with 0. */
+/* Runs the engine with `words`, which end with NULL, and waits for at most `most_s`. Its output and errors are written
+ * to `text`, which may be NULL. PL_FAILED, with their first line, if it does not end with 0. */
 static enum pl_status ask_for(struct pl_local *local, const char *const *words, int most_s, struct pl_text *text,
                               struct pl_error *reterr)
 {
@@ -120,7 +120,7 @@ static void remove_left(struct pl_local *local, const char *kind, const char *na
 
 static enum pl_status remove_all_left(struct pl_local *local, struct pl_error *reterr)
 {
-    static const char *const kinds[] = {"container", "network"}; /* a network goes after its containers */
+    static const char *const kinds[] = {"container", "network"}; /* networks are removed after their containers */
     static const char *const lists[2][7] = {
         {"ps", "--all", "--filter", "label=" LABEL, "--format", "{{.Names}}", NULL},
         {"network", "ls", "--filter", "label=" LABEL, "--format", "{{.Name}}", NULL}};
@@ -198,7 +198,7 @@ void pl_local_containers_remove(struct pl_local *local)
     struct pl_error error = PL_ERROR_NONE;
 
     for (size_t i = 0; i < local->job->hosts; i++) {
-        /* Most have gone by --rm; what is still there belongs to a client that was killed. */
+        /* --rm has removed most containers. One that is still there belongs to a client that was killed. */
         if (local->hosts[i].started) {
             (void)!ask(local, (const char *const[]){"rm", "--force", local->hosts[i].container, NULL}, NULL, NULL);
         }
@@ -231,7 +231,7 @@ enum pl_status pl_local_containers_give_back(struct pl_local *local, struct pl_e
 
 /* ---- the command line of a host ---- */
 
-/* A mount's parts are separated by commas, which paths may have only in quotes of a CSV field. */
+/* Adds a mount. Commas separate its parts, so a path with a comma must be a quoted field, as in CSV. */
 static enum pl_status add_mount(void *words, const char *from, const char *to, bool read_only, struct pl_error *reterr)
 {
     if (strpbrk(from, ",\"\n")) {
@@ -243,7 +243,7 @@ static enum pl_status add_mount(void *words, const char *from, const char *to, b
     return pl_strv_check(words, reterr);
 }
 
-/* Variables that the job has and this machine has not, or has with another value; and this machine's AWS_* and
+/* Adds variables that the job has and this machine lacks, or has with another value; and this machine's AWS_* and
  * PACELINE_*, such as keys for S3. Values stay out of the command line, where every user could read them: the client
  * finds them in its own environment. */
 static enum pl_status add_variables(struct pl_strv *words, const struct pl_local *local,

@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #define BRIDGE "sw0"
-#define MACHINE "/run/machine" /* where a folder of the machine is seen while a new one covers it */
+#define MACHINE "/run/machine" /* path of a folder of the machine while a new folder covers it */
 
 #define START_NS (60 * PL_NS_PER_S)
 
@@ -78,7 +78,7 @@ static void close_attribute(const struct message *message, struct rtattr *attrib
     attribute->rta_len = (unsigned short)(message->bytes + message->header.nlmsg_len - (const char *)attribute);
 }
 
-/* A cable: the end `name` here, plugged into the bridge and up, the end eth0 in the network of `pid`. */
+/* Describes a cable: the end `name` is here, plugged into the bridge and up; eth0 is in the network of `pid`. */
 static void describe_cable(struct message *message, const char *name, unsigned bridge, unsigned pid)
 {
     const struct ifinfomsg none = {.ifi_family = AF_UNSPEC},
@@ -144,7 +144,7 @@ struct making {
     struct pl_error error;
 };
 
-/* Makes the network; sockets stay those of the network in which they were made, whoever uses them. */
+/* Makes the network. A socket belongs to the network in which it was made, whichever process uses it. */
 static void *make_network(void *making_at)
 {
     struct making *making = making_at;
@@ -172,7 +172,7 @@ enum pl_status pl_local_network_open(struct pl_local *local, struct pl_error *re
     struct making making = {.network = &local->network, .error = PL_ERROR_NONE};
     pthread_t thread;
 
-    /* in a thread, which calls the kernel alone: this one could not come back from there unless it is root */
+    /* in a thread of its own, which only calls the kernel: unless root, a thread cannot leave the network again */
     PL_TRY(pl_thread_start(&thread, make_network, &making, "the thread that makes a network", reterr));
     pthread_join(thread, NULL);
     if (making.error.status != PL_OK) {
@@ -207,7 +207,7 @@ static enum pl_status set_address(int fd, unsigned long what, const char *text, 
     return ioctl(fd, what, &request) == 0 ? PL_OK : pl_error_errno(reterr, "give eth0 the address %s", text);
 }
 
-/* In the host: sets lo and eth0 up. */
+/* Runs in the host: sets lo and eth0 up. */
 static enum pl_status set_up_host(unsigned number, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -223,7 +223,7 @@ static enum pl_status set_up_host(unsigned number, struct pl_error *reterr)
 
 /* ---- the inside of a host ---- */
 
-/* Makes `to` the same as `from`, which lies on the covered folder: a link is copied, all else is mounted. */
+/* Makes `to` the same as `from`, which is in the covered folder: a link is copied, all else is mounted. */
 static enum pl_status show(const char *from, const char *to, struct pl_error *reterr)
 {
     char link[PATH_MAX];
@@ -250,7 +250,7 @@ static enum pl_status show(const char *from, const char *to, struct pl_error *re
     return pl_mounts_bind(from, to, reterr);
 }
 
-/* Shows in the new /tmp what lies at the absolute path on the machine's, unless it is shown already. */
+/* Shows in the new /tmp the entry of the machine's /tmp with this absolute path, unless it is shown already. */
 static enum pl_status show_path(const char *path, size_t length, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text top = PL_TEXT_NONE, from = PL_TEXT_NONE;
@@ -302,7 +302,7 @@ static enum pl_status cover_tmp(const struct pl_local *local, const char *const 
     return PL_OK;
 }
 
-/* The folder may lie in the machine's /tmp, which is covered by now. */
+/* Mounts a folder. It may lie in the machine's /tmp, which is covered by now. */
 static enum pl_status show_mount(void *context, const char *from, const char *to, bool read_only,
                                  struct pl_error *reterr)
 {
@@ -316,7 +316,7 @@ static enum pl_status show_mount(void *context, const char *from, const char *to
     return read_only ? pl_mounts_make_read_only(to, reterr) : PL_OK;
 }
 
-/* Where /opt/ml is missing, a new /opt shows what the machine's holds, and has the mount point too. */
+/* If /opt/ml is missing, makes a new /opt with the contents of the machine's and with the mount point. */
 static enum pl_status make_mount_point(struct pl_error *reterr)
 {
     PL_AUTO_DIRECTORY DIR *directory = NULL;
@@ -388,7 +388,7 @@ static void free_port_22(void)
     const int fd = open("/proc/sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC);
 
     if (fd >= 0) {
-        if (write(fd, "22", 2) != 2) { /* without it sshd says which port it cannot have */
+        if (write(fd, "22", 2) != 2) { /* if this fails, sshd reports the port that it cannot have */
             errno = 0;
         }
         close(fd);
@@ -403,7 +403,7 @@ struct inside {
     const char *const *argv;
     char *const *environment;
     int output_fd;
-    int ends[2]; /* this program's, from which a byte comes, and the host's, which tells of an error */
+    int ends[2]; /* [0]: this program's end, which sends a byte; [1]: the host's end, which sends an error */
 };
 
 /* Makes the insides of the namespaces and becomes the program. Returns only an error. */
@@ -502,7 +502,7 @@ enum pl_status pl_local_namespaces_start(struct pl_local *local, size_t index, c
         PL_TRY(plug(local, (unsigned)index + 1, host->pid, reterr));
     }
     PL_TRY(pl_file_write_fd(own_fd, "", 1, "the start of a host", reterr));
-    /* The end of the host's end is the start of the program, which closes it. */
+    /* The start of the program closes the host's end, so the end of the data means success. */
     status = pl_file_read_some(own_fd, &error, sizeof(error), pl_deadline_after_ns(START_NS), "the report of a host",
                                &bytes, reterr);
     if (status == PL_TIMEOUT) {

@@ -17,7 +17,7 @@ enum { MOST_BYTES = 16 << 20, MOST_NAME_BYTES = 63, MOST_CHANNEL_BYTES = 64 };
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-static const char one_group[] = "homogeneousCluster"; /* SageMaker's name of the group of a job without groups */
+static const char one_group[] = "homogeneousCluster"; /* SageMaker's name for the only group of a job without groups */
 static const char checkpoints[] = "/opt/ml/checkpoints";
 static const char name_words[] = "1 to 63 letters, digits and hyphens, the first one no hyphen";
 static const char channel_words[] = "1 to 64 letters, digits, dots, hyphens and underscores";
@@ -37,7 +37,7 @@ static enum pl_status keep(struct pl_local_job *job, const char *text, const cha
     return keep_n(job, text, strlen(text), ret_kept, reterr);
 }
 
-/* Both names are those of folders, too. */
+/* Names of jobs and of channels are names of folders, too. */
 static bool is_name(const char *text)
 {
     return strlen(text) - 1 < MOST_NAME_BYTES && *text != '-' && text[strspn(text, LETTERS "-")] == '\0';
@@ -82,7 +82,7 @@ void pl_local_job_done(struct pl_local_job *job)
 
 /* ---- the file ---- */
 
-/* Finds a member, which may be missing; one that is there has the kind. */
+/* Finds a member, which may be missing; a member that exists must have the kind. */
 static enum pl_status find(struct pl_json_value object, const char *name, enum pl_json_kind kind,
                            struct pl_json_value *ret_value, struct pl_error *reterr)
 {
@@ -92,7 +92,7 @@ static enum pl_status find(struct pl_json_value object, const char *name, enum p
                                                             : pl_json_wrong(*ret_value, "at most 256 entries", reterr);
 }
 
-/* The document outlives the view, which borrows its texts. */
+/* Reads a text. `text` borrows it from the document, which outlives the view. */
 static enum pl_status read_text(struct pl_json_value object, const char *name, const char **text,
                                 struct pl_error *reterr)
 {
@@ -181,7 +181,7 @@ static enum pl_status read_mode(struct pl_json_value object, const char *name, i
     return read_choice(object, name, modes, "Pipe, File or FastFile", mode, reterr);
 }
 
-/* S3DataSource and what is in it. */
+/* Reads S3DataSource and its members. */
 static enum pl_status read_source(struct pl_local_job *job, struct pl_json_value object,
                                   struct pl_local_channel *channel, struct pl_error *reterr)
 {
@@ -412,7 +412,7 @@ enum pl_status pl_local_job_add(const char *option, const char *text, void *fiel
     return PL_OK;
 }
 
-/* Takes one word after the folder of --channel. PL_END if it is none of them, and so belongs to the folder's name. */
+/* Takes one word after the folder of --channel. PL_END if it is no such word, and so belongs to the folder's name. */
 static enum pl_status take_word(struct pl_local_job *job, struct pl_local_channel *channel, const char *word,
                                 struct pl_error *reterr)
 {
@@ -474,7 +474,7 @@ enum pl_status pl_local_job_add_channel(const char *name, const char *text, void
     channel.name = pair.name;
     from = pl_memory_string(pair.value, reterr);
     PL_TRY(from ? PL_OK : PL_MEMORY);
-    /* The words stand at the end; the rest may have colons of its own, as s3:// has. */
+    /* The words are at the end; the text before them may have colons of its own, as s3:// has. */
     while ((colon = find_last_word(from))) {
         enum pl_status status = take_word(job, &channel, colon + 1, reterr);
 

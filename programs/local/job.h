@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A training job, described as the body of SageMaker's CreateTrainingJob describes it: read from a file (--job), edited
- * by options, and taken by the rest of the program, which lays out trees and starts hosts. Checked is what these need;
- * SageMaker's own limits are checked by `aws sagemaker create-training-job` before it sends a body.
+ * by options, and used by the rest of the program, which lays out trees and starts hosts. Only what these need is
+ * checked; `aws sagemaker create-training-job` checks SageMaker's own limits before it sends a body.
  *
- * pl_local_job_init() makes an empty job with the defaults: one host, no channels, a name from the clock. Then
+ * pl_local_job_init() makes an empty job with the defaults: one host, no channels, a name from the clock. Then call
  * pl_local_job_read() and the setters in any order of the command line (options win over the file), and at last
  * pl_local_job_check().
  *
@@ -34,7 +34,7 @@ enum pl_local_from { PL_LOCAL_FROM_FOLDER, PL_LOCAL_FROM_MANIFEST, PL_LOCAL_FROM
 struct pl_local_channel {
     const char *name;
     const char *from;     /* the folder or prefix; the address of a manifest that lies on S3 */
-    const char *manifest; /* a ManifestFile of this machine, which names files below the folder `from`; NULL */
+    const char *manifest; /* a ManifestFile of this machine, which names files below the folder `from`; else NULL */
     enum pl_local_from kind;
     enum pl_local_mode mode;
     bool sharded;     /* ShardedByS3Key: object i of the sorted names on host i mod n */
@@ -44,7 +44,7 @@ struct pl_local_channel {
     uint64_t shuffle_seed;
     const char *content_type; /* NULL if the job names none */
     const char *attributes;   /* attributes of an augmented manifest, with commas; else NULL */
-    struct pl_strv groups;    /* InstanceGroupNames; none for all hosts */
+    struct pl_strv groups;    /* InstanceGroupNames; empty: all hosts */
     bool by_option;
 };
 
@@ -65,7 +65,7 @@ struct pl_local_group {
 /** Lists are in the order of the file, then of the options. */
 struct pl_local_job {
     const char *name;          /* TrainingJobName */
-    const char *image;         /* AlgorithmSpecification.TrainingImage or --image; NULL */
+    const char *image;         /* AlgorithmSpecification.TrainingImage or --image; NULL if neither is given */
     struct pl_strv entrypoint; /* ContainerEntrypoint */
     struct pl_strv arguments;  /* ContainerArguments, or the words after -- */
     struct pl_local_pairs hyperparameters, environment;
@@ -79,7 +79,7 @@ struct pl_local_job {
     const char *checkpoint_path; /* CheckpointConfig.LocalPath (/opt/ml/checkpoints); NULL without CheckpointConfig */
     uint64_t max_run_s;          /* StoppingCondition.MaxRuntimeInSeconds; 0 without a limit */
     struct pl_strv ignored;      /* keys that have no meaning here, for one line on standard error */
-    struct pl_strv texts;        /* what the job owns */
+    struct pl_strv texts;        /* owns the job's texts */
     struct pl_json *document;    /* NULL without a file */
 };
 
@@ -92,11 +92,13 @@ enum pl_status pl_local_job_read(struct pl_local_job *job, const char *path, str
 /* The options of the command line, into a struct pl_local_job. */
 pl_option_reader pl_local_job_set_name;
 pl_option_reader pl_local_job_set_hosts;
-/** Adds NAME=VALUE of "hyperparameter", "environment" or "metric"; the last one of a name wins. */
+/** Adds the NAME=VALUE of --hyperparameter, --environment or --metric; for equal names the last one wins. */
 pl_option_reader pl_local_job_add;
-/** NAME=FROM[:WORD...]: pipe, fastfile, sharded, recordio, shuffle=SEED, manifest=FILE, augmented=NAMES. */
+/**
+ * Adds a channel, NAME=FROM[:WORD...]: pipe, fastfile, sharded, recordio, shuffle=SEED, manifest=FILE, augmented=NAMES.
+ */
 pl_option_reader pl_local_job_add_channel;
-/** The words after --, which become ContainerArguments. */
+/** Takes the words after --, which become ContainerArguments. */
 enum pl_status pl_local_job_set_words(struct pl_local_job *job, char *const *words, size_t count,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 

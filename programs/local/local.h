@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the parts of `paceline local` share: the run of a job on hosts of this machine. main.c reads the command line;
- * each other file has a section here.
+ * The parts of `paceline local`, which runs a job on hosts of this machine. main.c reads the command line; each other
+ * file has a section here.
  *
  * The folder FOLDER/NAME holds the lock of the run, `algo-N`, which is /opt/ml of host N while the job runs,
  * `algo-N.log`, and at the end model.tar.gz and output.tar.gz.
@@ -23,13 +23,13 @@
 #include <sys/types.h>
 #include <time.h>
 
-/** Where a host finds the secret of the ssh keys. */
+/** The path at which a host finds the secret of the ssh keys. */
 #define PL_LOCAL_SECRET_PATH "/run/paceline-secret"
 
 /** The name of the lock's file in FOLDER/NAME. */
 #define PL_LOCAL_LOCK "lock"
 
-/** Where hosts see the folders to which the links of a channel lead. */
+/** The folder in which hosts see the folders to which a channel's links lead. */
 #define PL_LOCAL_SHARDED "/run/paceline-channels"
 
 enum {
@@ -53,22 +53,22 @@ enum pl_local_end {
     PL_LOCAL_UNFED, /* the feeder of a channel in Pipe mode failed, and the hosts were stopped */
 };
 
-/* A host without power, or for some time without its network. */
+/* A simulated outage: a host loses its power, or for some time its network. */
 struct pl_local_outage {
     unsigned number;          /* N of algo-N; 0: none */
-    uint64_t after_ns;        /* the start of the job */
+    uint64_t after_ns;        /* time from the start of the job to the outage */
     uint64_t length_ns;       /* length of a cut */
-    int64_t begin_ns, end_ns; /* when it was done; 0 before */
+    int64_t begin_ns, end_ns; /* times at which the outage began and ended; 0 before */
 };
 
-/* What is known of a simulated spot stop. */
+/* What this program has observed of a simulated spot stop. */
 struct pl_local_spot {
-    struct timespec begin; /* SIGTERM, on the clock of files */
-    bool is_second;        /* the second run */
+    struct timespec begin; /* time of SIGTERM, on the clock of files */
+    bool is_second;        /* this is the second run */
     bool was_killed;
     size_t files;   /* files that the first run wrote into the checkpoints after SIGTERM */
     double taken_s; /* time from SIGTERM to the last of these files */
-    bool has_saved; /* a checkpoint of the runtime's is among them */
+    bool has_saved; /* a checkpoint that the runtime wrote is among them */
     bool knows_last, has_resumed;
     uint64_t saved_step, last_step, resumed_step;
 };
@@ -80,8 +80,8 @@ struct pl_local_fed {
 
 struct pl_local_host {
     char name[16];                /* algo-N */
-    char container[64];           /* its container */
-    char tree[PATH_MAX];          /* its /opt/ml, seen from this machine */
+    char container[64];           /* name of its container */
+    char tree[PATH_MAX];          /* path of its /opt/ml on this machine */
     const char *group, *instance; /* group and type of its instance; borrowed */
     pid_t pid;                    /* its first process; 0 before it starts and after its end */
     int output_fd;                /* -1 after the end of the output */
@@ -93,19 +93,19 @@ struct pl_local_host {
     bool lost; /* switched off by --lose */
 };
 
-/* Sockets in the network between the hosts, which ends with them and the hosts. -1: there is none. */
+/* Sockets in the network between the hosts. The network ends with the sockets and the hosts. -1: there is none. */
 struct pl_local_network {
-    int link_fd;     /* rtnetlink's */
+    int link_fd;     /* socket of rtnetlink */
     int flags_fd;    /* socket to set flags of interfaces */
-    unsigned bridge; /* its number */
+    unsigned bridge; /* number of the bridge's interface */
 };
 
 struct pl_local {
     const struct pl_local_job *job;
     enum pl_local_kind kind;
     bool keep, colour;
-    bool has_made_folder;    /* there was no folder of this name */
-    bool has_code;           /* the job names a program, whose code is the caller's directory */
+    bool has_made_folder;    /* this run made FOLDER/NAME */
+    bool has_code;           /* the job names a program; its code is in the caller's directory */
     char folder[PATH_MAX];   /* FOLDER/NAME, absolute */
     char cwd[PATH_MAX];      /* the caller's directory, which is the code of the job */
     char *paceline;          /* the front binary */
@@ -119,20 +119,21 @@ struct pl_local {
     unsigned stops, stops_allowed; /* number of Control-C so far, and how many do not interrupt the ending */
     int lock_fd;
     struct pl_local_network network;             /* network of hosts in namespaces */
-    unsigned char secret[PL_LOCAL_SECRET_BYTES]; /* from which several hosts derive their ssh keys */
+    unsigned char secret[PL_LOCAL_SECRET_BYTES]; /* several hosts derive their ssh keys from it */
     struct pl_local_host *hosts;
     pid_t *feeds;
-    struct pl_local_fed *fed; /* what each of them feeds */
+    struct pl_local_fed *fed; /* the channel and the host of each process in `feeds` */
     size_t feed_count;
-    int reasons_fd; /* where feeders that fail write why; -1: there are none */
+    int reasons_fd; /* file to which feeders write why they fail; -1: there are no feeders */
     struct pl_local_metrics *metrics;
-    uint64_t stop_ns, spot_ns, stop_time_ns; /* values of the options; 0: none. stop_time_ns: from SIGTERM to SIGKILL */
+    uint64_t stop_ns, spot_ns,
+        stop_time_ns; /* values of options; 0: not given. stop_time_ns: from SIGTERM to SIGKILL */
     struct pl_local_outage lose, cut;
     struct pl_local_spot spot;
     enum pl_local_end end;
-    char unfed[PL_ERROR_CAUSE_BYTES];                          /* for PL_LOCAL_UNFED: the channel, and why; else "" */
-    size_t unfed_host;                                         /* host of that channel */
-    char unpacked[PL_ERROR_CAUSE_BYTES];                       /* why the results could not be packed; "" */
+    char unfed[PL_ERROR_CAUSE_BYTES];    /* for PL_LOCAL_UNFED: the channel, and why it failed; else "" */
+    size_t unfed_host;                   /* host of that channel */
+    char unpacked[PL_ERROR_CAUSE_BYTES]; /* why the results could not be packed; "" if they could */
     int64_t begin_ns, run_ns, stopped_ns, ended_ns, packed_ns; /* stopped_ns: time of SIGTERM */
 };
 
@@ -180,7 +181,7 @@ void pl_local_tree_give(const struct pl_local *local);
 
 /**
  * Draws the secret from which several hosts derive their ssh keys. A host in namespaces has it in its own memory only;
- * for containers this writes the file FOLDER/NAME/secret, which they mount.
+ * for containers this function writes FOLDER/NAME/secret, which they mount.
  */
 enum pl_status pl_local_tree_make_secret(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -196,7 +197,7 @@ void pl_local_tree_remove_secrets(const char *folder);
 /** Checks, before the first host starts, that every channel's data is there, and fills `local->sources`. */
 enum pl_status pl_local_channels_check(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Fetches what lies on S3 into FOLDER/NAME/input, once for all hosts; links what Pipe mode reads by a manifest. */
+/** Fetches channels from S3 into FOLDER/NAME/input, once for all hosts; links the data of manifests in Pipe mode. */
 enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Makes the channels in the trees; on a plain host also the links to all that other hosts have as mounts. */
@@ -212,22 +213,22 @@ enum pl_status pl_local_channels_show(const struct pl_local *local, size_t index
 
 /**
  * Starts `paceline feed` for each host and channel in Pipe mode. After a failure a feeder keeps its FIFO open, so that
- * the program does not take the data that came for all of it; so the feeders tell of a failure through
+ * the program does not take the data so far for the whole channel; so the feeders report a failure through
  * `local->reasons_fd`.
  */
 enum pl_status pl_local_channels_feed(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Fills `local->unfed` if a feeder has told of a failure. Does not wait. */
+/** Fills `local->unfed` if a feeder has reported a failure. Does not wait. */
 void pl_local_channels_read_reasons(struct pl_local *local);
 
-/** The feeder number `index` of `local->feeds` has ended with `wait_status`: the same, and forgets the feeder. */
+/** Call when the feeder `index` of `local->feeds` has ended: fills `local->unfed` if it failed, forgets the feeder. */
 void pl_local_channels_ended(struct pl_local *local, size_t index, int wait_status);
 
 /* ---- host.c: hosts of each kind, and a plain host, which is a process with SAGEMAKER_BASE_DIR ---- */
 
 /**
- * Chooses the kind of the hosts unless an option has, and makes what they share. For a user other than root this
- * process enters a user namespace in which only this user exists.
+ * Chooses the kind of the hosts unless an option has chosen it, and makes what they share. For a user other than root
+ * this process enters a user namespace in which only this user exists.
  *
  * Errors  PL_UNSUPPORTED: several hosts, and this machine refuses namespaces; it names what refuses them.
  *         PL_INVALID: several hosts, and sshd accepts no login of this user.
@@ -248,7 +249,7 @@ enum pl_status pl_local_host_start(struct pl_local *local, size_t index, const c
  * which this program's sockets keep, and for each host a cable to the bridge. Host N has the address 10.78.0.N on
  * eth0. The machine's own network is not touched. */
 
-/** Tries the namespaces of a host, and a mount in them, in a process that ends. Returns 0 or an errno. */
+/** Tries in a short-lived process the namespaces of a host, and a mount in them. Returns 0 or an errno. */
 int pl_local_namespaces_try(const struct pl_local *local);
 
 /** Starts the host `index`. */
@@ -316,12 +317,12 @@ int pl_local_run_code(const struct pl_local *local, const struct pl_local_host *
 
 /* ---- stop.c: Control-C and the signals that mean the same, in every phase of a job ----
  *
- * The first one asks for an orderly end, each further one ends at once what is done then. */
+ * The first stop asks for an orderly end; each further one ends at once the action that is under way. */
 
 /** Reads the signals that wait. Returns how many stops have come since this program began. */
 unsigned pl_local_stops(struct pl_local *local);
 
-/** Returns with how many stops an orderly end still goes on: the first one, and what came before. */
+/** Returns how many stops do not interrupt an orderly end: those so far, at least one. */
 unsigned pl_local_stops_allowed(struct pl_local *local);
 
 /**
@@ -351,7 +352,7 @@ pl_option_reader pl_local_simulate_seconds;
 /** Reads the value of --lose, HOST@TIME, or of --cut, HOST@TIME,TIME, into a struct pl_local_outage. */
 pl_option_reader pl_local_simulate_read;
 
-/** Checks that the hosts exist and can do it; called before and after their kind is chosen. Errors: PL_INVALID. */
+/** Checks the hosts of --lose and --cut; called before and after their kind is chosen. Errors: PL_INVALID. */
 enum pl_status pl_local_simulate_check(const struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Switches the host off. */
@@ -360,22 +361,22 @@ void pl_local_simulate_lose(struct pl_local *local);
 /** Pulls the cable out, or plugs it in again. Returns when to call this once more, or PL_DEADLINE_NEVER. */
 int64_t pl_local_simulate_cut(struct pl_local *local);
 
-/** The job has ended: tells in one sentence each what it made of them, and forgets them. */
+/** Call when the job has ended: tells in a sentence each what it made of the loss and the cut, and forgets both. */
 void pl_local_simulate_say(struct pl_local *local);
 
 /* What a job made of a spot stop, as far as it is known: from the checkpoints that it wrote after SIGTERM, and from two
  * lines of its log, "stopped after step N" and, in the second run, "resuming after step N". */
 
-/** SIGTERM is sent now. */
+/** Call when SIGTERM is sent. */
 void pl_local_spot_begin(struct pl_local *local);
 
-/** A line of the log. */
+/** Reads a line of the log. */
 void pl_local_spot_read(struct pl_local *local, const char *line, size_t bytes);
 
-/** The first run has ended: looks for what it saved. */
+/** Call when the first run has ended: looks for what it saved. */
 void pl_local_spot_look(struct pl_local *local);
 
-/** The second run has ended: says it in one sentence. */
+/** Call when the second run has ended: tells in one sentence what the job made of the stop. */
 void pl_local_spot_say(const struct pl_local *local);
 
 /* ---- result.c: the end of a job as SageMaker shows it ---- */
@@ -383,7 +384,7 @@ void pl_local_spot_say(const struct pl_local *local);
 /** Packs model.tar.gz and output.tar.gz. A name that two hosts wrote is a warning; the first host's file is packed. */
 enum pl_status pl_local_result_pack(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Tells in one sentence what the hosts made of a stop; nothing if there was none. */
+/** Tells in one sentence how the hosts reacted to a stop; nothing if there was none. */
 void pl_local_result_say_stop(const struct pl_local *local);
 
 /** Prints the status, the failure's reason, times, metrics and files. */

@@ -137,7 +137,7 @@ static bool is_below(const char *path, const char *folder)
     return strncmp(path, folder, length) == 0 && path[length] == '/';
 }
 
-/* A mount needs a folder, and none is made outside of those that are the hosts' own. */
+/* Checks the checkpoints' folder: a mount needs it, and none is made outside of the hosts' own folders. */
 static enum pl_status check_checkpoints(const struct pl_local *local, struct pl_error *reterr)
 {
     const char *path = local->job->checkpoint_path;
@@ -159,7 +159,7 @@ static enum pl_status check_checkpoints(const struct pl_local *local, struct pl_
                               path);
 }
 
-/* One run of the job, from its trees to its end. */
+/* Runs the job once, from its trees to its end. */
 static enum pl_status run_once(struct pl_local *local, struct pl_error *reterr)
 {
     PL_TRY(pl_local_tree_write(local, reterr));
@@ -194,7 +194,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     }
     status = pl_local_result_pack(local, reterr);
     pl_local_result_write(local);
-    pl_local_result_print(local); /* on a full disk too */
+    pl_local_result_print(local); /* prints also if the disk is full */
     return status;
 }
 
@@ -259,7 +259,7 @@ int main(int argc, char **argv)
     }
     status = run_all(local, &options, &code, &error);
     if (status != PL_OK && local->run_ns == 0 && local->has_made_folder && *local->folder) {
-        pl_local_tree_remove_folder(local); /* a job that was refused leaves nothing */
+        pl_local_tree_remove_folder(local); /* a refused job leaves nothing behind */
     }
     if (status != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));

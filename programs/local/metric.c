@@ -21,10 +21,10 @@ struct metric {
     uint64_t count;
     double last, least, most;
     char first[SHOWN_BYTES + 1];
-    bool ended_early;                                      /* a search was given up; said once */
-    bool has_wrong;                                        /* the expression matched, and its group was no number */
-    char wrong[NUMBER_BYTES], wrong_line[SHOWN_BYTES + 1]; /* of the first such line */
-    unsigned nearness; /* how many letters of the expression's beginning the nearest line has */
+    bool ended_early;                                      /* a search was given up, and this was logged */
+    bool has_wrong;                                        /* the expression matched, but its group is not a number */
+    char wrong[NUMBER_BYTES], wrong_line[SHOWN_BYTES + 1]; /* that group, and the first such line */
+    unsigned nearness; /* number of letters of the expression's beginning that the nearest line has */
     char nearest[SHOWN_BYTES + 1];
 };
 
@@ -90,7 +90,7 @@ static bool is_plain(char letter)
     return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9');
 }
 
-/* A line that has less than half of the letters is near by chance. */
+/* Whether there is a near line: one with less than half of the letters is near by chance. */
 static bool has_near(const struct metric *metric)
 {
     unsigned letters = 0;
@@ -135,7 +135,7 @@ static void take(struct metric *metric, double value, const char *line, size_t l
     metric->most = fmax(metric->most, value);
 }
 
-/* Keeps what the first group has, as far as there is room for it. */
+/* Keeps the text of the first group, as much as there is room for. */
 static void note_wrong(struct metric *metric, const char *group, size_t length, const char *line, size_t line_length)
 {
     const size_t bytes = pl_text_whole_bytes(group, length < NUMBER_BYTES ? length : NUMBER_BYTES - 1);

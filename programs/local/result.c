@@ -22,15 +22,15 @@
 
 enum { COPY_BYTES = 64 * 1024, REASON_CHARACTERS = 1024 /* SageMaker's limit of FailureReason */ };
 
-/* What is packed of all hosts: `part` of each tree. */
+/* A package: the folder `part` of each host's tree. */
 struct package {
     struct pl_local *local;
     const char *part, *name;
     struct archive *out;
-    size_t index;  /* the host at hand */
-    size_t twice;  /* its names that earlier hosts have too */
-    size_t others; /* that are no file, folder or link */
-    size_t first;  /* the host that has the first one */
+    size_t index;  /* number of the host whose tree is packed now */
+    size_t twice;  /* number of its names that earlier hosts have too */
+    size_t others; /* number of entries that are no file, folder or link */
+    size_t first;  /* number of the host that has the first of these entries */
     struct pl_text first_other;
 };
 
@@ -119,7 +119,7 @@ static enum pl_status pack_entry(const struct package *package, const FTSENT *fo
                : PL_OK;
 }
 
-/* Whether an earlier host has packed the name; fills what it is there. */
+/* Whether an earlier host has packed the name. `ret_info` gets that host's entry. */
 static bool is_packed(const struct package *package, const char *name, struct stat *ret_info)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -135,7 +135,7 @@ static bool is_packed(const struct package *package, const char *name, struct st
     return false;
 }
 
-/* Packs what a walk has found as `name`, unless an earlier host has it. */
+/* Packs an entry that a walk has found as `name`, unless an earlier host has it. */
 static enum pl_status take(struct package *package, const FTSENT *found, const char *name, struct pl_error *reterr)
 {
     struct stat earlier;
@@ -236,7 +236,7 @@ static enum pl_status pack(struct pl_local *local, const char *part, const char 
     pl_text_done(&package.first_other);
     if (status != PL_OK && out) {
         archive_write_fail(out); /* else its end would be filled with zeros, up to the size of the file */
-        unlink(path.data);       /* nobody takes a part for the whole */
+        unlink(path.data);       /* an incomplete archive must not look complete */
     }
     return status;
 }
@@ -260,7 +260,7 @@ static double seconds(int64_t from_ns, int64_t to_ns)
     return (double)(to_ns - from_ns) / (double)PL_NS_PER_S;
 }
 
-/* The bytes of the characters that SageMaker keeps. A byte that is not a part of UTF-8 counts as one. */
+/* Returns the bytes of the characters that SageMaker keeps. A byte that is not a part of UTF-8 counts as one. */
 static size_t reason_bytes(const char *text, const char *end)
 {
     const char *at = text;
@@ -273,7 +273,7 @@ static size_t reason_bytes(const char *text, const char *end)
     return (size_t)(at - text);
 }
 
-/* As SageMaker says it of data that it cannot download, and of results that it cannot upload. */
+/* Appends SageMaker's reason for data that it cannot download, or for results that it cannot upload. */
 static const struct pl_local_host *client_reason(const struct pl_local *local, struct pl_text *reason)
 {
     if (local->end == PL_LOCAL_UNFED) {
@@ -284,7 +284,7 @@ static const struct pl_local_host *client_reason(const struct pl_local *local, s
     return reason->failed ? NULL : &local->hosts[0];
 }
 
-/* Completed, Failed, Stopped or Interrupted (a spot stop that nothing followed). */
+/* Returns Completed, Failed, Stopped or Interrupted (a spot stop without a second run). */
 static const char *status_of(const struct pl_local *local)
 {
     const struct pl_local_host *failed;
@@ -300,7 +300,7 @@ static const char *status_of(const struct pl_local *local)
     }
 }
 
-/* Appends the FailureReason as SageMaker cuts it; nothing if the job did not fail. Returns the host that it is of. */
+/* Appends the FailureReason as SageMaker cuts it; nothing if the job did not fail. Returns the host that caused it. */
 static const struct pl_local_host *reason_of(const struct pl_local *local, struct pl_text *reason)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -414,7 +414,7 @@ static void write_seconds(struct pl_json_writer *writer, const char *name, int64
     pl_json_write_double(writer, name, (double)((to_ns - from_ns) / PL_NS_PER_MS) / 1e3);
 }
 
-/* The wall clock's time of a moment that `monotonic_ns` is, as the AWS command line prints times. */
+/* Writes the time of the wall clock at the moment `monotonic_ns`, as the AWS command line prints times. */
 static void write_time(struct pl_json_writer *writer, const char *name, int64_t monotonic_ns)
 {
     const time_t at = time(NULL) - (time_t)((pl_clock_now_ns() - monotonic_ns) / PL_NS_PER_S);

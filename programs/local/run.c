@@ -39,7 +39,7 @@ static const struct {
 struct run {
     struct pl_local *local;
     int64_t due_ns[DEADLINES];
-    unsigned stops; /* that the job got */
+    unsigned stops; /* number of stops that the job got */
 };
 
 static void print_line(struct pl_local *local, struct pl_local_host *host, const char *line, size_t bytes)
@@ -81,7 +81,7 @@ static void print_lines(struct pl_local *local, struct pl_local_host *host)
 }
 
 /* Reads a few times only: a program that prints without a pause must not keep this from signals, deadlines and the
- * other hosts. poll() tells of the rest. */
+ * other hosts. poll() reports the remaining output. */
 static void read_output(struct pl_local *local, struct pl_local_host *host)
 {
     for (int i = 0; i < MOST_READS; i++) {
@@ -105,7 +105,7 @@ static void read_output(struct pl_local *local, struct pl_local_host *host)
     fflush(host->log);
 }
 
-/* Linux drops a signal that the first process of a host neither handles nor blocks. */
+/* Whether the process takes SIGTERM: Linux drops it if a host's first process neither handles nor blocks it. */
 static bool takes_term(pid_t pid)
 {
     const uint64_t bit = UINT64_C(1) << (SIGTERM - 1);
@@ -330,7 +330,7 @@ static void end_all(struct pl_local *local)
     local->feed_count = 0;
 }
 
-/* What the first process of each host runs: the image's entry point and its arguments, as containers have them. */
+/* Makes the words for the first process of each host: the image's entry point and its arguments, as in containers. */
 static enum pl_status make_words(const struct pl_local *local, struct pl_strv *words, struct pl_error *reterr)
 {
     const struct pl_local_job *job = local->job;
@@ -384,7 +384,7 @@ enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr)
     }
     PL_TRY(make_words(local, &words, reterr));
     local->end = PL_LOCAL_RUNS;
-    local->run_ns = local->run_ns > 0 ? local->run_ns : pl_clock_now_ns(); /* of the first run of a spot stop */
+    local->run_ns = local->run_ns > 0 ? local->run_ns : pl_clock_now_ns(); /* with --spot: the time of the first run */
     status = start_all(local, (const char *const *)words.items, reterr);
     run.due_ns[KILL] = run.due_ns[OTHERS] = PL_DEADLINE_NEVER;
     run.due_ns[STOP] = after(local->stop_ns);

@@ -98,7 +98,7 @@ static void set_cable(const struct pl_local *local, const struct pl_local_outage
     }
 }
 
-/* The cable goes first: the end of a process would close its connections, which a host without power does not. */
+/* Unplugs the cable first: a process that ends would close its connections, which a host without power does not. */
 void pl_local_simulate_lose(struct pl_local *local)
 {
     struct pl_local_host *host = host_of(local, &local->lose);
@@ -125,7 +125,7 @@ int64_t pl_local_simulate_cut(struct pl_local *local)
     const struct pl_local_host *host = host_of(local, outage);
 
     if (host->pid == 0) {
-        return PL_DEADLINE_NEVER; /* with its processes its cable has gone */
+        return PL_DEADLINE_NEVER; /* the cable has ended with the host's processes */
     }
     if (outage->begin_ns > 0) {
         set_cable(local, outage, true);
@@ -140,7 +140,7 @@ int64_t pl_local_simulate_cut(struct pl_local *local)
     return pl_deadline_after_ns((int64_t)outage->length_ns);
 }
 
-/* Appends what the failed host says, in one line, or that it says nothing. */
+/* Appends the failed host's reason in one line, or that it gives none. */
 static void append_reason(const struct pl_local *local, const struct pl_local_host *host, struct pl_text *text)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -238,7 +238,7 @@ void pl_local_spot_read(struct pl_local *local, const char *line, size_t bytes)
     }
 }
 
-/* The runtime's own checkpoint is whole when it has written this file. */
+/* Whether this is the file that the runtime writes last into its checkpoint. */
 static bool is_whole_checkpoint(const char *path, uint64_t *ret_step)
 {
     static const char prefix[] = "checkpoint-";

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define END_NS (10 * PL_NS_PER_S) /* after a signal */
+#define END_NS (10 * PL_NS_PER_S) /* time to end after a signal */
 
 enum { MOST_ANSWER_BYTES = 64 << 10 };
 
@@ -104,7 +104,7 @@ enum pl_status pl_local_run_program(struct pl_local *local, const char *const *a
     PL_TRY(pl_local_spawn(local, argv, pl_environment_strings(local->environment), NULL, answer_fd, answer_fd, &pid,
                           reterr));
     status = await(local, pid, allowed, deadline_ns, what, reterr);
-    bytes = answer ? pread(answer_fd, text, MOST_ANSWER_BYTES, 0) : 0; /* the rest of too much is dropped */
+    bytes = answer ? pread(answer_fd, text, MOST_ANSWER_BYTES, 0) : 0; /* a longer answer is cut */
     if (bytes > 0) {
         pl_text_append_n(answer, text, (size_t)bytes);
         PL_TRY(pl_text_check(answer, reterr));

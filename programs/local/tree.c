@@ -52,7 +52,7 @@ static bool find_owner(const struct pl_local *local, struct stat *ret_owner)
     return geteuid() == 0 && stat(local->cwd, ret_owner) == 0 && ret_owner->st_uid != 0;
 }
 
-/* Looks at the descriptor and not at the name again, which the owner of a folder above may give to another file. */
+/* Gives one file by its descriptor, because the owner of a folder above may give the name to another file. */
 static void give_one(int fd, const struct stat *info, const struct stat *owner)
 {
     if (info->st_uid == 0 && !S_ISCHR(info->st_mode) && !S_ISBLK(info->st_mode) &&
@@ -61,7 +61,7 @@ static void give_one(int fd, const struct stat *info, const struct stat *owner)
     }
 }
 
-/* A folder comes after what is in it: until then it is root's, and nobody else changes names in it. */
+/* Gives a folder after its contents: until then it is root's, and no other user can change names in it. */
 static void give(int parent_fd, const char *name, const struct stat *owner, int depth)
 {
     PL_AUTO_CLOSE int fd = openat(parent_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -91,7 +91,7 @@ void pl_local_tree_give(const struct pl_local *local)
     }
 }
 
-/* The same for the folder `path` alone, without what is in it. */
+/* give() for the folder `path` alone, without its contents. */
 static void give_folder(const struct pl_local *local, const char *path)
 {
     PL_AUTO_CLOSE int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -155,7 +155,7 @@ static enum pl_status enter_folder(struct pl_local *local, const char *path, str
     if (status != PL_OK) {
         pl_file_close_at(&local->lock_fd);
         if (has_made) {
-            rmdir(path); /* goes only if it is empty */
+            rmdir(path); /* removed only if it is empty */
         }
     }
     return status;
@@ -207,7 +207,7 @@ enum pl_status pl_local_tree_open_logs(struct pl_local *local, struct pl_error *
     }
     for (size_t i = 1; i <= PL_LOCAL_MOST_HOSTS; i++) {
         PL_TRY(pl_local_path(local, &path, reterr, "algo-%zu.log", i));
-        if (i > local->job->hosts) { /* of an earlier job with more hosts */
+        if (i > local->job->hosts) { /* left by an earlier job with more hosts */
             unlink(path.data);
         } else if (!(local->hosts[i - 1].log = fopen(path.data, "we"))) {
             return pl_error_errno(reterr, "open '%s'", path.data);
@@ -272,7 +272,7 @@ static int by_name(const void *a, const void *b)
     return strcmp((*first)->name, (*second)->name);
 }
 
-/* SageMaker sorts the names of hosts as texts: algo-10 precedes algo-2. */
+/* Writes the hosts' names. SageMaker sorts them as texts: algo-10 precedes algo-2. */
 static enum pl_status write_hosts(const struct pl_local *local, const struct pl_local_host *host,
                                   struct pl_error *reterr)
 {
@@ -342,7 +342,7 @@ static enum pl_status write_channels(const struct pl_local *local, size_t index,
     return write_json(&local->hosts[index], "inputdataconfig.json", &writer, reterr);
 }
 
-/* Appends the way to an entry that is still there below the folder `path`, or to the folder if it is empty. */
+/* Appends the path of an entry that is left below the folder `path`, or of the folder if it is empty. */
 static void find_left(const char *path, struct pl_text *left)
 {
     FTS *walk = fts_open((char *const[]){(char *)(uintptr_t)path, NULL}, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
@@ -368,7 +368,7 @@ static enum pl_status clear(const char *path, struct pl_error *reterr)
     }
     find_left(path, &left);
     PL_TRY(pl_text_check(&left, reterr));
-    if (remove(left.data) == 0) { /* it has come since: somebody writes there */
+    if (remove(left.data) == 0) { /* it is new: some process writes there */
         errno = EBUSY;
     }
     return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_NONE, errno,
@@ -431,7 +431,7 @@ void pl_local_tree_remove(const struct pl_local *local)
     }
     remove_entry(local, "secret");
     if (!local->keep) {
-        remove_entry(local, "input"); /* what was fetched from S3 */
+        remove_entry(local, "input"); /* data that was fetched from S3 */
     }
 }
 
@@ -469,7 +469,7 @@ enum pl_status pl_local_tree_make_secret(struct pl_local *local, struct pl_error
     return pl_file_write_atomic(path.data, local->secret, sizeof(local->secret), PL_LOCAL_SECRET_MODE, reterr);
 }
 
-/* The lock of a call that runs cannot be had. */
+/* Removes the secret unless its call still runs: a running call holds its lock. */
 static void remove_secret(const char *folder, const char *name)
 {
     PL_AUTO_TEXT struct pl_text lock = PL_TEXT_NONE, secret = PL_TEXT_NONE;

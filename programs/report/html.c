@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the elements of a page that several of its parts have, and the curves of metrics. */
+/* Writes elements that several parts of a page have, and the curves of metrics. */
 #include "programs/report/report.h"
 
 #include <inttypes.h>
@@ -79,11 +79,11 @@ void pl_html_table_end(struct pl_text *html)
 
 struct frame {
     double left, right, low, high;
-    double step; /* between two lines; 0: there is one value alone */
+    double step; /* distance of two lines; 0: there is only one value */
     int lines;
 };
 
-/* A step of 1, 2 or 5 times a power of ten, at most MOST_LINES of which are in `range`. */
+/* Returns a step of 1, 2 or 5 times a power of ten, at most MOST_LINES of which are in `range`. */
 static double round_step(double range)
 {
     const double raw = range / (MOST_LINES - 1), power = pow(10, floor(log10(raw))), factor = raw / power;
@@ -126,7 +126,7 @@ static void append_point(struct pl_text *html, const struct frame *frame, double
                    (int)lround((1.0 - part_of(y, frame->low, frame->high)) * CURVE_HEIGHT));
 }
 
-/* A sweep's trials print their values in turn: each of them has a line. */
+/* Whether the curve has several lines: a sweep's trials print their values in turn, and each has a line. */
 static bool has_lines(const struct pl_series *series)
 {
     return series->lines > 1;
@@ -138,7 +138,7 @@ static bool goes_back(const struct pl_series *series, size_t i)
     return i > 0 && series->stretches[i].first_x < series->stretches[i - 1].last_x;
 }
 
-/* Up along the highest values, and back along the lowest. */
+/* Appends the area of a curve: up along the highest values, and back along the lowest. */
 static void append_range(struct pl_text *html, const struct pl_series *series, const struct frame *frame)
 {
     for (size_t begin = 0, end; begin < series->used; begin = end) {
@@ -153,7 +153,7 @@ static void append_range(struct pl_text *html, const struct pl_series *series, c
     }
 }
 
-/* The line of one trial: what is printed between its values is of others. */
+/* Appends the line of one trial. Values between its own belong to other trials. */
 static void append_line_of(struct pl_text *html, const struct pl_series *series, const struct frame *frame,
                            unsigned line)
 {
@@ -190,7 +190,7 @@ static void append_line(struct pl_text *html, const struct pl_series *series, co
     }
 }
 
-/* Of many values of several trials, the lowest and the highest of each stretch. */
+/* For many values of several trials: appends dots for the lowest and the highest of each stretch. */
 static void append_cloud(struct pl_text *html, const struct pl_series *series, const struct frame *frame)
 {
     pl_text_append(html, "<path class=\"dots small\" d=\"");
@@ -224,7 +224,7 @@ static void append_curve(struct pl_text *html, const struct pl_series *series, c
     pl_text_append(html, "</svg>\n");
 }
 
-/* Of a single value the label stands in the middle. */
+/* Appends the labels. The label of a single value is in the middle. */
 static void append_labels(struct pl_text *html, const struct frame *frame)
 {
     pl_text_append(html, "<div class=\"y\">");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paceline report DIR: writes a page about the job that DIR is of. */
+/* paceline report DIR: writes a page about the job whose files are in DIR. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/options.h"

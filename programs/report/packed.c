@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unpacks what a report needs of a job's packed output. */
+/* Unpacks the files of a job's packed output that a report needs. */
 #include "programs/report/report.h"
 
 #include "base/file.h"

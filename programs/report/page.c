@@ -12,7 +12,7 @@
 
 enum { CELL_BYTES = 400 };
 
-#define LEAST_SHARE 0.05 /* percent: what is less is printed as 0.0 */
+#define LEAST_SHARE 0.05 /* percent: smaller shares are printed as 0.0 */
 
 extern const char pl_report_style[]; /* page.css, by style.S */
 
@@ -72,7 +72,7 @@ static void append_fact(struct pl_text *html, const char *name, const char *form
     pl_text_append(html, "</div>\n");
 }
 
-/* When and by what the job ran. Of "2026-11-28T14:53:43+00:00", as job.json has it, the day and the minute are told. */
+/* Appends when and by what the job ran. Of a time in job.json, "2026-11-28T14:53:43+00:00", it shows day and minute. */
 static void append_launch(const struct pl_report *report, struct pl_text *html)
 {
     enum { DAY_BYTES = 10, MINUTE_AT = 11, MINUTE_BYTES = 5 };
@@ -146,7 +146,7 @@ static void append_head(const struct pl_report *report, struct pl_text *html)
     pl_text_append(html, "</dl>\n</header>\n");
 }
 
-/* Where the numbers come from. */
+/* Returns where the metrics' numbers come from. */
 static const char *source_of_metrics(const struct pl_report *report)
 {
     if (report->has_throughput) {
@@ -216,7 +216,7 @@ static void append_bar(struct pl_text *html, const double shares[PL_TRACE_SHARES
     pl_text_append(html, "</svg></td>");
 }
 
-/* Columns of shares that all ranks have as 0 are left out, with their colours. */
+/* Leaves out columns whose shares are 0 for all ranks, with their colours. */
 static void append_rank_table(const struct pl_report *report, struct pl_text *html)
 {
     bool has[PL_TRACE_SHARES] = {false};
@@ -282,7 +282,7 @@ static void append_ranks(const struct pl_report *report, struct pl_text *html)
 
 /* ---- tables and lists ---- */
 
-/* Whether the member says something of any trial; the reasons of trials that have none are empty. */
+/* Whether the member has a text in any trial: trials without a reason have an empty one. */
 static bool is_told(const struct pl_report *report, const char *name)
 {
     for (size_t i = 0; i < report->trial_count; i++) {
@@ -306,7 +306,7 @@ static bool is_best(const struct pl_report *report, size_t index)
            number_of(pl_json_member(pl_json_root(report->trials[index]), "trial"), &trial) && best == trial;
 }
 
-/* The columns are the members of the first trial's line. */
+/* Appends the table of trials. Its columns are the members of the first trial's line. */
 static void append_trials(const struct pl_report *report, struct pl_text *html)
 {
     PL_AUTO_TEXT struct pl_text title = PL_TEXT_NONE;
@@ -374,7 +374,7 @@ static void append_notes(struct pl_text *html, const char *title, const struct p
     pl_text_append(html, "</section>\n");
 }
 
-/* A row for each member of an object, except settings of Paceline's with their default. Secrets are not shown. */
+/* Appends a row for each member, except settings of Paceline's with their default. Secrets are not shown. */
 static size_t append_settings(struct pl_text *html, struct pl_json_value object)
 {
     size_t count = 0;

@@ -32,12 +32,12 @@ struct reader {
     const char *folder;
     struct pl_report *report;
     struct pl_local_pairs definitions;
-    struct pl_local_metrics *metrics; /* of the definitions; NULL without */
-    struct pl_strv rings;             /* the folders of trace rings of the last attempt */
+    struct pl_local_metrics *metrics; /* finds metrics by the job's definitions; NULL if there are none */
+    struct pl_strv rings;             /* paths of the trace rings of the last attempt */
     long attempt;                     /* the number of the last attempt */
-    bool has_tree;                    /* of a host */
+    bool has_tree;                    /* a host's tree was found */
     bool is_sweep;                    /* its trials have lines of the log that begin with "[trial N] " */
-    char unpacked[PATH_MAX];          /* a folder of its own, removed at the end; "" */
+    char unpacked[PATH_MAX];          /* a temporary folder; "" if there is none */
 };
 
 static void add_note(struct pl_report_notes *notes, const char *text, size_t length)
@@ -173,7 +173,7 @@ static bool has(const char *line, size_t length, const char *words)
     return memmem(line, length, words, strlen(words));
 }
 
-/* Of "paceline: version 0.2.0, mpi: 2 ranks on 2 hosts; this is algo-1, the master" what is true of all hosts. */
+/* Takes from "paceline: version 0.2.0, mpi: 2 ranks on 2 hosts; this is algo-1, the master" what all hosts share. */
 static void take_launch(struct reader *reader, const char *line, size_t length)
 {
     const char *end = memmem(line, length, "; this is ", strlen("; this is "));
@@ -202,7 +202,7 @@ static void take_line(struct reader *reader, const char *line, size_t length)
     if (reader->metrics) {
         pl_local_metrics_read(reader->metrics, line, length);
     } else if (reader->is_sweep && trial_of(line, length) == 0) {
-        return; /* what the sweep says of the trials is in their table */
+        return; /* the sweep's lines about trials are in the table of trials */
     } else if (!reader->report->has_json && strncmp(line, "paceline: ", strlen("paceline: ")) != 0) {
         take_words(reader, line, length);
     }
@@ -303,7 +303,7 @@ static void take_trial(struct reader *reader, struct pl_json **document, const c
     }
 }
 
-/* A line of the runtime's metrics: {"epoch": 1, "step": 24, "train_loss": 1.6}. What is not finite is null there. */
+/* Takes a line of the runtime's metrics: {"epoch": 1, "step": 24, "train_loss": 1.6}. Null: not a finite number. */
 static void take_metrics(struct reader *reader, struct pl_json **document, const char *line, size_t length)
 {
     const struct pl_json_value root = pl_json_root(*document);
@@ -327,8 +327,8 @@ static void take_metrics(struct reader *reader, struct pl_json **document, const
     reader->report->has_json = !reader->metrics;
 }
 
-/* Takes the ring of a job's last attempt: one that was started again has rings of each, trace-restart1.json.rank0.ring
- * and so on. */
+/* Takes a ring if it is of the job's last attempt. A job that was started again has rings of each attempt:
+ * trace-restart1.json.rank0.ring and so on. */
 static void take_ring(struct reader *reader, const char *name, const char *path)
 {
     const char *mark = strstr(name, "-restart");
@@ -343,7 +343,7 @@ static void take_ring(struct reader *reader, const char *name, const char *path)
     }
 }
 
-/* Takes rings, trials and metrics in the folder, which is a tree's output/data. */
+/* Takes rings, trials and metrics from `data`, which is output/data of a tree. */
 static enum pl_status read_data(struct reader *reader, const char *data, struct pl_error *reterr)
 {
     PL_AUTO_OBJECT_LIST struct pl_object_list files = {.items = NULL};
@@ -378,7 +378,7 @@ static enum pl_status read_data(struct reader *reader, const char *data, struct 
     return PL_OK;
 }
 
-/* The output of a job whose trees are gone, as `paceline local` packed it. */
+/* Reads the output of a job whose trees are gone, as `paceline local` packed it. */
 static enum pl_status read_packed(struct reader *reader, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -464,7 +464,7 @@ static enum pl_status name_job(struct reader *reader, struct pl_error *reterr)
     return report->name ? PL_OK : PL_MEMORY;
 }
 
-/* The hosts of the job: an earlier job of its name may have left files of further ones. */
+/* Returns the number of the job's hosts: an earlier job of the same name may have left files of more hosts. */
 static int64_t host_count(const struct pl_report *report)
 {
     int64_t hosts = MOST_HOSTS;

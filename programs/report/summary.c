@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Below these shares of the time nobody is named: ranks are never exactly equal. */
+/* No rank or host is named below these shares of the time: ranks are never exactly equal. */
 #define LEAST_WAITING_SHARE 0.05 /* share of the time of all ranks that is spent waiting */
 #define CULPRIT_SHARE 0.6        /* share of the waiting above which one rank or host is named; more if there are few */
 #define ONCE_SHARE 0.8           /* share of a rank's waiting above which a single collective is named */
@@ -33,12 +33,12 @@ struct spans {
 struct rank {
     struct pl_ring ring;
     const char *path;
-    struct pl_trace_rank told;           /* the shares at the end */
+    struct pl_trace_rank told;           /* the shares for the caller, set at the end */
     uint64_t first, last;                /* sequence numbers of its collectives; 0: none */
-    const struct pl_ring_record **steps; /* those that all ranks have */
+    const struct pl_ring_record **steps; /* the collectives that all ranks have */
     struct spans spans[SPAN_KINDS];
     int64_t own_ns, waiting_ns, moving_ns, span_ns[SPAN_KINDS]; /* sums over the steps */
-    int64_t cost_ns, most_ns;                                   /* others waited for it: in all, and once */
+    int64_t cost_ns, most_ns; /* how long others waited for it: in all, and at most at once */
     uint64_t most_sequence;
 };
 
@@ -97,7 +97,7 @@ static bool is_step(const struct pl_ring_record *record)
     return record->kind != PL_RING_PROGRAM && record->part == 0;
 }
 
-/* Letters of host names alone: the rings may be of anybody. */
+/* Whether the name has only letters of host names: the rings may come from anybody. */
 static bool is_name(const char name[PL_RING_HOST_NAME_BYTES])
 {
     const size_t length = strnlen(name, PL_RING_HOST_NAME_BYTES);
@@ -106,7 +106,7 @@ static bool is_name(const char name[PL_RING_HOST_NAME_BYTES])
            strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._") == length;
 }
 
-/* Hosts of a test, for instance, may have one name: then numbers tell them apart. */
+/* Whether the names tell hosts apart. Hosts of a test may have one name: then numbers tell them apart. */
 static bool names_tell_hosts_apart(const struct summary *summary)
 {
     for (size_t i = 0; i < summary->count; i++) {
@@ -194,7 +194,7 @@ static int64_t end_ns_of(const struct rank *rank, const struct pl_ring_record *r
     return pl_ring_wall_ns(&rank->ring.head, record->end_ns);
 }
 
-/* Takes the records of a rank apart: steps that all ranks have, and the spans that explain a step. */
+/* Sorts the records of a rank: steps that all ranks have, and the spans that explain a step. */
 static enum pl_status sort_records(const struct summary *summary, struct rank *rank, struct pl_error *reterr)
 {
     PL_TRY(pl_memory_alloc(&rank->steps, summary->steps + 1, sizeof(*rank->steps), reterr));
@@ -251,7 +251,7 @@ static enum pl_status find_steps(struct summary *summary, struct pl_error *reter
     return PL_OK;
 }
 
-/* The median end of a step on the ranks of a host. `values` has room for all ranks. */
+/* Returns the median end of a step on the ranks of a host. `values` has room for all ranks. */
 static int64_t end_on(const struct summary *summary, int host, size_t k, int64_t *values)
 {
     size_t count = 0;
@@ -300,7 +300,7 @@ static enum pl_status correct_clocks(struct summary *summary, struct pl_error *r
     return PL_OK;
 }
 
-/* The part of the spans that lies between two times. `at` is the first span that may; it moves on. */
+/* Returns the time of the spans between two times. `*at` is the first span that may be there; it moves on. */
 static int64_t spans_between(const struct rank *rank, enum span_kind kind, size_t *at, int64_t start_ns, int64_t end_ns)
 {
     const struct spans *spans = &rank->spans[kind];
@@ -337,7 +337,7 @@ static void add_times(struct summary *summary)
     }
 }
 
-/* Adds up who was waited for in one step. `starts` has room for all ranks. */
+/* Adds to the rank that others waited for in one step how long they did. `starts` has room for all ranks. */
 static void add_step(struct summary *summary, size_t k, int64_t usual_ns, int64_t *starts)
 {
     size_t last = 0, count = 0;
@@ -396,7 +396,7 @@ static enum pl_status add_steps(struct summary *summary, struct pl_error *reterr
     return PL_OK;
 }
 
-/* The median over the ranks but `without` of one of their sums, which lies `at` bytes into the struct. */
+/* Returns the median over all ranks except `without` of the sum that is `at` bytes into struct rank. */
 static int64_t median_of(const struct summary *summary, const struct rank *without, size_t at, int64_t *values)
 {
     size_t count = 0;
@@ -460,7 +460,7 @@ static bool is_culprit(const struct summary *summary, int64_t cost_ns, size_t co
     return (double)cost_ns >= (half_way > CULPRIT_SHARE ? half_way : CULPRIT_SHARE) * (double)summary->cost_ns;
 }
 
-/* Returns the host whose ranks were waited for, if it is one and has several ranks; else -1. */
+/* Returns the host whose ranks were waited for, if that is one host with several ranks; else -1. */
 static int host_waited_for(const struct summary *summary)
 {
     for (int host = 0; host < summary->hosts && summary->hosts > 1; host++) {
@@ -545,7 +545,7 @@ static void fill_shares(struct rank *rank, int64_t all_ns)
     shares[PL_TRACE_MOVES] = percent(rank->moving_ns, all_ns);
 }
 
-/* Appends the ranks whose newest collective is `sequence`, or with `others` those whose is not. Returns how many. */
+/* Appends the ranks whose newest collective is `sequence`, or with `others` all other ranks. Returns how many. */
 static int append_ranks(const struct summary *summary, uint64_t sequence, bool others, struct pl_text *text)
 {
     int count = 0;
@@ -559,7 +559,7 @@ static int append_ranks(const struct summary *summary, uint64_t sequence, bool o
     return count;
 }
 
-/* Says which ranks are in a collective that has not ended, and which have not come to it. */
+/* Says which ranks are in a collective that has not ended, and which have not reached it. */
 static void say_unfinished(const struct summary *summary)
 {
     PL_AUTO_TEXT struct pl_text in = PL_TEXT_NONE, missing = PL_TEXT_NONE;

@@ -118,7 +118,7 @@ static void moved(void *context, const char *name, uint64_t bytes)
     progress_move(context, name, bytes);
 }
 
-/* Downloads all of them, with a progress line. The list is reordered. */
+/* Downloads all of `fetches`, with a progress line. The list is reordered. */
 static enum pl_status download(struct pl_tool *tool, struct pl_s3_fetch *fetches, size_t count, struct pl_error *reterr)
 {
     struct progress progress;
@@ -335,8 +335,7 @@ static enum pl_status open_input(struct pl_source **ret_source, struct pl_error 
     return PL_OK;
 }
 
-/* Finds the object that is copied: its size decides how large the parts of the copy are, and the copy keeps its
- * properties. */
+/* Finds the object to copy: its size decides how large the copy's parts are, and its properties are kept. */
 static enum pl_status find_object(struct pl_tool *tool, const char *uri, struct pl_s3_info *ret_info,
                                   struct pl_error *reterr)
 {

@@ -41,10 +41,10 @@ struct children {
     _Atomic pid_t *pids; /* [count], 0 for a worker that has ended */
     int ended_fd;        /* pipe by which the server learns which workers have ended */
     int min_workers;     /* number of workers without which the job ends; 0: all */
-    bool is_stopped;     /* whether a stop has ended a worker */
+    bool is_stopped;     /* a stop has ended a worker */
 };
 
-enum { EXIT_NOT_STARTED = 126, EXIT_NO_PROGRAM = 127 }; /* as shells have them */
+enum { EXIT_NOT_STARTED = 126, EXIT_NO_PROGRAM = 127 }; /* the exit codes that shells use */
 
 /* SIGTERM may have ended a worker before this process has run its own handler: longest wait for the handler. */
 #define STOP_LAG_NS (200 * PL_NS_PER_MS)
@@ -60,10 +60,7 @@ static void on_stop(int number)
     atomic_store(&is_stopping, true);
 }
 
-/*
- * Handles signals that are meant for the program: they reach the whole process group, and this process must survive
- * them.
- */
+/* Handles signals meant for the program: they reach the whole process group, and this process must survive. */
 static void on_other(int number)
 {
     (void)number;
@@ -89,10 +86,7 @@ static enum pl_status handle_signals(struct pl_error *reterr)
     return code == 0 ? PL_OK : pl_error_errno(reterr, "handle signals");
 }
 
-/*
- * Raises the limit of descriptors: this process needs two for each worker. The workers, started before, keep the
- * original limit.
- */
+/* Raises the limit of descriptors, two per worker. The workers, started before, keep the original limit. */
 static void raise_descriptors(void)
 {
     struct rlimit limit;
@@ -115,7 +109,7 @@ static enum pl_status name_socket(const struct pl_environment *environment, char
     return pl_text_take(&path, ret_path, reterr);
 }
 
-/* Whether the workers may have FIFOs of their own, by this rank's numbers: its workers are next to one another. */
+/* Returns the place of the first worker, for FIFOs of its own: a rank's workers have numbers in a row. */
 static struct pl_rundir_place place_of(const struct pl_environment *environment, int workers)
 {
     const int rank = atoi(pl_environment_get_or(environment, "OMPI_COMM_WORLD_RANK", "0"));
@@ -189,10 +183,7 @@ static void signal_workers(const struct children *children, int number)
     }
 }
 
-/*
- * Whether a stop ended the worker. A stop reaches the workers too, and one may end before this process knows of the
- * stop.
- */
+/* Whether a stop ended the worker. A worker may get the stop before this process, and end. */
 static bool is_ended_by_stop(int status)
 {
     int number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;

@@ -58,9 +58,7 @@ void pl_collect_explain(int code, const char *own_status, const char *yama_scope
                           "`--cap-add SYS_PTRACE`");
 }
 
-/*
- * Writes why ptrace failed: who else traces the process, or what is not permitted. False if the thread has only ended.
- */
+/* Writes why ptrace failed: which process traces already, or what is forbidden. False if the thread has ended. */
 static bool explain_error(pid_t pid, pid_t tid, int code, char *ret_text, size_t text_bytes)
 {
     PL_AUTO_FREE char *status = NULL;
@@ -120,7 +118,7 @@ static int await_stop(pid_t tid, int64_t deadline_ns, int *ret_signal)
 
 struct walk {
     struct pl_stacks_thread *thread;
-    bool calls[PL_STACKS_MOST_FRAMES]; /* whether the address is a return address, which is one past the call */
+    bool calls[PL_STACKS_MOST_FRAMES]; /* the address is a return address, which is one past the call */
     int64_t deadline_ns;
 };
 
@@ -179,7 +177,7 @@ static const struct pl_stacks_frame *find_named(const struct pl_stacks_program *
     return NULL;
 }
 
-/* Collects one thread's stack. False if this thread, and so every thread of its process, cannot be traced. */
+/* Collects one thread's stack. False if this thread, and so each thread of its process, cannot be traced. */
 static bool unwind_thread(Dwfl *dwfl, struct pl_stacks_program *program, size_t index, int64_t deadline_ns)
 {
     struct pl_stacks_thread *thread = &program->threads[index];

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define NAP_NS (5 * PL_NS_PER_MS) /* between two looks whether a host has answered */
+#define NAP_NS (5 * PL_NS_PER_MS) /* time between two looks whether a host has answered */
 
 static enum pl_status start_ssh(struct pl_hosts_host *host, const struct pl_strv *argv,
                                 const struct pl_environment *environment, struct pl_error *reterr)
@@ -40,7 +40,7 @@ static enum pl_status start_ssh(struct pl_hosts_host *host, const struct pl_strv
     return pl_process_spawn(&setup, &host->pid, reterr);
 }
 
-/* All hosts have the same program, at the same path. */
+/* Asks the other hosts by this program's path: all hosts have it there. */
 static enum pl_status ask(struct pl_hosts *hosts, const struct pl_sshd *sshd, const char *run_dir,
                           const struct pl_environment *environment, struct pl_error *reterr)
 {
@@ -81,7 +81,7 @@ enum pl_status pl_hosts_start(struct pl_hosts *hosts, const char *run_dir, const
     return PL_OK;
 }
 
-/* Appends a program without texts, which is NULL if memory is out. */
+/* Appends a program without texts. Returns NULL if memory is out. */
 static struct pl_hosts_program *new_program(struct pl_hosts *hosts, const char *host, struct pl_error *reterr)
 {
     struct pl_hosts_program *program;
@@ -155,7 +155,7 @@ enum pl_status pl_hosts_print_json(const struct pl_hosts *hosts, const char *pro
     return pl_text_check(text, reterr);
 }
 
-/* Adds a program of `host`, as it answers. */
+/* Adds a program from the answer of `host`. */
 static enum pl_status take_program(struct pl_hosts *hosts, const char *host, struct pl_json_value value,
                                    struct pl_error *reterr)
 {
@@ -242,7 +242,7 @@ static bool is_equal(const struct pl_text *left, const struct pl_text *right)
     return strcmp(pl_text_string(left), pl_text_string(right)) == 0;
 }
 
-/* Returns the place that most programs have, the first one left out. */
+/* Returns the place that most of the programs after the first have. */
 static const char *other_place(const struct pl_hosts *hosts)
 {
     const char *found = "";

@@ -18,7 +18,7 @@ struct pl_hosts_program {
     const char *host; /* not owned */
     int rank;         /* -1 if it has no rank */
     pid_t pid;
-    struct pl_text key; /* by which programs are ordered; the last line without a newline */
+    struct pl_text key; /* programs are ordered by this text; its last line has no newline */
     struct pl_text report, place;
 };
 
@@ -54,15 +54,15 @@ enum pl_status pl_hosts_start(struct pl_hosts *hosts, const char *run_dir, const
 void pl_hosts_await(struct pl_hosts *hosts, int64_t deadline_ns);
 
 /**
- * Adds a program of this host; its report names the host as `host`, which must exist as long as `hosts`, unless that is
- * "". Errors: PL_MEMORY.
+ * Adds a program of this host. Its report names the host as `host`, unless that is ""; this text must exist as long as
+ * `hosts`. Errors: PL_MEMORY.
  */
 enum pl_status pl_hosts_add(struct pl_hosts *hosts, const char *host, const struct pl_stacks_program *program,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Appends the programs as one JSON object, whose members docs/command-line.md explains, and a newline. `problem` is
- * NULL for people; the answer to another host has it, and the keys.
+ * Appends the programs as one JSON object, whose members docs/command-line.md explains, and a newline. For people
+ * `problem` is NULL; the answer to another host contains it, and the programs' keys.
  */
 enum pl_status pl_hosts_print_json(const struct pl_hosts *hosts, const char *problem, struct pl_text *text,
                                    struct pl_error *reterr) PL_MUST_CHECK;

@@ -29,7 +29,7 @@
 
 #define SAMPLE_NS (200 * PL_NS_PER_MS)
 #define WHOLE_NS (30 * PL_NS_PER_S)
-#define LOCAL_NS (25 * PL_NS_PER_S)      /* the same for a host that was asked */
+#define LOCAL_NS (25 * PL_NS_PER_S)      /* time for all programs of a host that another host asks */
 #define ANSWER_NS (30 * PL_NS_PER_S)     /* wait for other hosts after this host's programs were examined */
 #define LEAST_SHARE_NS (2 * PL_NS_PER_S) /* least time for one program, if there is that much time left */
 

@@ -56,7 +56,7 @@ void pl_order_key(const struct pl_stacks_program *program, struct pl_text *key)
 
         if (frame->function[0] != '\0') {
             pl_text_printf(key, "%s (%s)\n", frame->function, frame->module);
-        } else { /* without a name the offset in its file identifies the function */
+        } else { /* if the function has no name, its offset in the file identifies it */
             pl_text_printf(key, "+0x%llx (%s)\n", (unsigned long long)frame->offset, frame->module);
         }
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What `paceline stacks` knows about one program: what /proc shows (describe.c), Python's own stacks (python.c), the
+ * Finds out about one program for `paceline stacks`: what /proc shows (describe.c), Python's own stacks (python.c), the
  * native stacks of its threads (collect.c), and its report (report.c).
  *
  * Source  proc(5); ptrace(2) and libdwfl.h of elfutils; Python's documentation of faulthandler.register() and site.

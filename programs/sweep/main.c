@@ -60,7 +60,7 @@ static enum pl_status describe(const struct pl_sweep_space *space, const struct 
 
 struct options {
     bool dry_run;
-    const char *look, *describe, *run; /* PACELINE, where process 1 asks for one of these parts */
+    const char *look, *describe, *run; /* the value of --look, --describe or --run: PACELINE; else NULL */
 };
 
 #define PART_OPTIONS(ROW)                                                                                              \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * trials.jsonl in the folder `sweep` of the job's checkpoints: a line about the sweep, then one line a trial. The file
- * is written whole when a trial is over, so that it holds each trial once at every moment. The files of the trials are
- * in a folder with the name that the first line has: no sweep can find those of another one.
+ * is written whole when a trial is over, so that it holds each trial once at every moment. The first line names the
+ * folder with the trials' files: no sweep can find those of another one.
  */
 #include "programs/sweep/sweep.h"
 
@@ -81,7 +81,7 @@ static enum pl_status set_value(const struct pl_job *job, struct pl_python_json 
                               reterr);
 }
 
-/* Makes what a sweep has to have in common with the one that it continues, besides its trials. */
+/* Makes the sweep's identity: what it must share, besides its trials, with a sweep that it continues. */
 static enum pl_status make_identity(const struct pl_sweep *sweep, struct pl_python_json **ret_identity,
                                     struct pl_error *reterr)
 {
@@ -119,7 +119,7 @@ static const char *text_of(const struct pl_python_json *node)
     return kind == PL_PYTHON_JSON_STRING || kind == PL_PYTHON_JSON_INT ? pl_python_json_text(node) : "missing";
 }
 
-/* Appends the first difference of two objects, except a member: "NAME was X and is Y"; nothing if there is none. */
+/* Appends the first difference of two objects except in `ignored`: "NAME was X and is Y"; nothing if there is none. */
 static void append_difference(const struct pl_python_json *was, const struct pl_python_json *is, const char *prefix,
                               const char *ignored, struct pl_text *text)
 {
@@ -217,7 +217,7 @@ void pl_sweep_record_write(struct pl_sweep *sweep)
     }
 }
 
-/* Returns the member `name` of a line, or sets `*ret_wrong` to its name if that is not of a right kind. */
+/* Returns the member `name` of a line, or sets `*ret_wrong` to `name` if the member does not have this kind. */
 static const struct pl_python_json *read_member(const struct pl_python_json *line, const char *name,
                                                 enum pl_python_json_kind kind, const char **ret_wrong)
 {
@@ -339,7 +339,7 @@ static enum pl_status read_head(struct pl_sweep *sweep, const struct pl_python_j
 
 enum pl_status pl_sweep_record_read(struct pl_sweep *sweep, char *text, struct pl_error *reterr)
 {
-    const bool any_value = strstr(text, "\"state\": \"completed\""); /* then the metric is the one that it was */
+    const bool any_value = strstr(text, "\"state\": \"completed\""); /* then the metric must be the same */
     size_t lines = 0;
 
     for (char *line = text, *end; *line != '\0'; line = end + 1, lines++) {
@@ -377,7 +377,7 @@ enum pl_status pl_sweep_record_read(struct pl_sweep *sweep, char *text, struct p
     return lines > 0 ? PL_OK : other_sweep(sweep, reterr, "is empty");
 }
 
-/* Begins a sweep, with a name that none has had. The files of an earlier one stay. */
+/* Begins a sweep, with a name that no sweep has had. The files of an earlier one stay. */
 static enum pl_status begin_new(struct pl_sweep *sweep, const char *request, const char *old, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text kept = PL_TEXT_NONE;
@@ -482,7 +482,7 @@ static int64_t find_largest(const char *folder, char name[NAME_MAX + 1])
 
     for (FTSENT *entry = walk ? fts_read(walk) : NULL; entry; entry = fts_read(walk)) {
         if (entry->fts_info == FTS_D || entry->fts_level < 1) {
-            continue; /* a directory comes again after what it has */
+            continue; /* a directory comes again after its contents */
         }
         entry->fts_number += entry->fts_statp->st_blocks * BLOCK_BYTES;
         entry->fts_parent->fts_number += entry->fts_number;

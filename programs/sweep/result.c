@@ -59,8 +59,8 @@ static struct point read_point(const struct pl_sweep *sweep, size_t number)
     return point;
 }
 
-/* The best first: those with most values, of these the one with the best mean. A mean of fewer values says less: those
- * of the point's other seeds may be missing because they were bad. */
+/* Sorts the best points first: those with most values, of these the one with the best mean. A mean of fewer values says
+ * less: those of the point's other seeds may be missing because they were bad. */
 static int compare_points(const void *left_at, const void *right_at)
 {
     const struct point *left = left_at, *right = right_at;
@@ -88,8 +88,8 @@ static size_t find_best(const struct pl_sweep *sweep)
     return best.count > 0 ? best.best : SIZE_MAX;
 }
 
-/* Starts the removal of files on a host, and returns how many. A trial that may be the best needs its model, and
- * without one its checkpoints, from which it can save one. With seeds the best trial is known at the end. */
+/* Starts the removal of files on a host, and returns how many. A trial that may be the best needs its model, or, if it
+ * has none, its checkpoints, from which it can save one. With seeds the best trial is known at the end. */
 static size_t tidy_host(struct pl_sweep *sweep, size_t host, size_t best)
 {
     PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE, argv = PL_STRV_NONE;
@@ -175,7 +175,7 @@ static void log_table(const struct pl_sweep *sweep)
     PL_AUTO_FREE struct point *points = pl_memory_new(count, sizeof(*points), NULL);
 
     if (!points) {
-        return; /* trials.jsonl has it all */
+        return; /* trials.jsonl has all of it */
     }
     for (size_t i = 0; i < count; i++) {
         points[i] = read_point(sweep, i);
@@ -215,8 +215,8 @@ void pl_sweep_result_write(struct pl_sweep *sweep)
     log_table(sweep);
 }
 
-/* Prints the best value: the platform reads it from the log by a regular expression. If nobody reads the log, that is
- * no failure. */
+/* Prints the best value, which the platform reads from the log by a regular expression. If no process reads the log,
+ * that is not a failure. */
 static enum pl_status print_best(const struct pl_sweep *sweep, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
@@ -236,7 +236,7 @@ static enum pl_status print_best(const struct pl_sweep *sweep, struct pl_error *
     return status == PL_TIMEOUT ? PL_OK : status;
 }
 
-/* The file of hyperparameters has a name that no program gives a file of its model. */
+/* Writes the best hyperparameters, to a file name that no program gives to a file of its model, and ends the sweep. */
 static void end(struct pl_sweep *sweep)
 {
     PL_AUTO_TEXT struct pl_text values = PL_TEXT_NONE;
@@ -260,9 +260,9 @@ static enum pl_status incoming_path(const struct pl_sweep *sweep, struct pl_text
  * from another one by tar, which keeps links, empty folders, modes, times, and names as bytes. */
 static enum pl_status start_copy(struct pl_sweep *sweep, struct pl_error *reterr)
 {
-    static const char here[] = "cp -al -- \"$1/.\" \"$0\" 2>/dev/null ||" /* it is on another disk */
+    static const char here[] = "cp -al -- \"$1/.\" \"$0\" 2>/dev/null ||" /* if it is on another disk */
                                " { rm -rf -- \"$0\" && mkdir -- \"$0\" && cp -a -- \"$1/.\" \"$0\"; }";
-    static const char there[] = /* the exit code is that of the first that failed */
+    static const char there[] = /* the exit code is that of the first command that failed */
         "code=$({ { \"$@\"; echo $? >&3; } | tar -xpf - -C \"$0\"; } 3>&1) && exit \"$code\"";
     const size_t host = sweep->placed % sweep->hosts_count;
     PL_AUTO_TEXT struct pl_text incoming = PL_TEXT_NONE, model = PL_TEXT_NONE;
@@ -288,7 +288,7 @@ static bool is_name(const char *name)
     return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-/* Gives the incoming files their places, when all of them are on disk; whatever was there before goes. */
+/* Moves the incoming files into place when all of them are on disk; files that were there before are removed. */
 static enum pl_status take_in(const struct pl_sweep *sweep, struct pl_error *reterr)
 {
     PL_AUTO_DIRECTORY DIR *model = pl_file_open_directory(AT_FDCWD, sweep->job->paths.model, 0);

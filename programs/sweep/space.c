@@ -21,13 +21,13 @@ enum {
     SHOWN_BYTES = 60,
 };
 
-/* A value of the text, with what a message needs. */
+/* A value of the specification, with facts for error messages. */
 struct value {
     const char *source;
     struct pl_error *error;             /* the first one */
     const struct pl_python_json *node;  /* NULL if there is no such value, or it is a member and null */
-    const struct pl_python_json *above; /* what it is or would be a part of; NULL for the root */
-    const char *name;                   /* its own, or that of the list in which it is; NULL for the root */
+    const struct pl_python_json *above; /* the value that has it, or should have it; NULL for the root */
+    const char *name;                   /* name of the value, or of the list that has it; NULL for the root */
 };
 
 static bool is(const struct value *value, enum pl_python_json_kind kind)
@@ -76,7 +76,7 @@ static struct value member(const struct value *object, const char *name)
     return (struct value){object->source, object->error, node, object->node, name};
 }
 
-/* If the value is not right, sets the error: its place, "expected `expected`, found ...". Returns `right`. */
+/* If not `right`, sets the error: the value's place, "expected `expected`, found ...". Returns `right`. */
 static bool expect(const struct value *value, bool right, const char *expected)
 {
     const struct pl_python_json *place = value->node ? value->node : value->above;

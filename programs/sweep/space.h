@@ -25,14 +25,14 @@ struct pl_sweep_space {
     char *metric_regex; /* PCRE2; its first group is the number */
     bool maximize;
     char *seed_name; /* the hyperparameter that has the seed; NULL if there are no seeds */
-    /* what the space gives each trial, with its seed: NAME=VALUE with the value's JSON text. All points with the first
-     * seed, then all with the second, ...: trial i is of point i modulo points_count */
+    /* for each trial its values and its seed: NAME=VALUE, VALUE as JSON. All points with the first seed come first,
+     * then all with the second, ...: trial i is of point i modulo points_count */
     struct pl_strv *trials;
     size_t trials_count;
     size_t points_count;
-    int processes;       /* number per trial */
-    int slots;           /* number per host; 0 if it follows from the devices */
-    double max_failed;   /* part of the trials that may fail, 0 to 1 */
+    int processes;       /* processes of one trial */
+    int slots;           /* slots of one host; 0 if the devices determine it */
+    double max_failed;   /* fraction of the trials that may fail, 0 to 1 */
     double trial_time_s; /* 0 if there is no limit */
     bool model;          /* whether the best trial's model becomes the job's model */
 };
@@ -51,7 +51,7 @@ enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *
 enum pl_status pl_sweep_space_read(const char *path, struct pl_sweep_space **ret_space,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Reads that of the job's settings, or of a file that they name. PL_NOT_FOUND if the job has no sweep. */
+/** Reads the specification in the job's settings, or in a file that they name. PL_NOT_FOUND if the job has no sweep. */
 enum pl_status pl_sweep_space_of_job(const struct pl_job *job, struct pl_sweep_space **ret_space,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -66,8 +66,8 @@ void pl_sweep_space_free_at(struct pl_sweep_space **space_at);
 
 #define PL_AUTO_SWEEP_SPACE __attribute__((cleanup(pl_sweep_space_free_at)))
 
-/* Between space.c, which reads, and space_expand.c, which makes the trials: what the text says of the points. It has
- * pointers into the JSON document. */
+/* The points as the specification describes them: space.c reads them, and space_expand.c makes trials from them. The
+ * structs have pointers into the JSON document. */
 
 struct pl_sweep_dimension {
     const char *name;
@@ -79,14 +79,14 @@ struct pl_sweep_dimension {
     } kind;
     const struct pl_python_json **choices; /* [count] */
     double low, high;                      /* both are possible values */
-    uint64_t count;                        /* number of its values in a grid; 0 for float and log in a random search */
+    uint64_t count;                        /* number of values in a grid; 0 for float and log in a random search */
 };
 
 struct pl_sweep_draft {
     enum pl_sweep_search { PL_SWEEP_GRID, PL_SWEEP_RANDOM, PL_SWEEP_LIST } search;
-    struct pl_sweep_dimension *dimensions; /* the dimensions of grid and random */
+    struct pl_sweep_dimension *dimensions; /* for grid and random */
     size_t dimensions_count;
-    const struct pl_python_json *list;  /* the objects of list */
+    const struct pl_python_json *list;  /* for list: its objects */
     double trials, seed;                /* random: number of points, seed of the draws */
     const struct pl_python_json *seeds; /* NULL if there are none */
     size_t seeds_count;                 /* at least 1 */

@@ -16,8 +16,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* If a host is lost, process 1 reports it first: it has its own link to every host. If the connection to a trial is
- * lost for this much longer, only the connection is. */
+/* If a host is lost, process 1 reports it first: it has its own link to every host. If a trial's connection stays lost
+ * for this much longer, only the connection is lost. */
 #define LOST_SPARE_NS (15 * PL_NS_PER_S)
 
 #define END_NS (10 * PL_NS_PER_S) /* how long trials that are killed and removals may take at the end */
@@ -81,7 +81,7 @@ static void start_trial(struct pl_sweep *sweep, size_t trial, size_t slot)
            slot % (size_t)sweep->slots.count, pl_text_string(&values));
 }
 
-/* Each host runs its own trials, in order: trial i is on host i modulo the number of hosts. */
+/* Starts trials in free slots. Each host runs its own, in order: trial i is on host i modulo the number of hosts. */
 static void fill_slots(struct pl_sweep *sweep)
 {
     for (size_t i = 0; i < sweep->slots_count && !sweep->failed; i++) {
@@ -118,8 +118,8 @@ static void log_end(const struct pl_sweep *sweep, size_t trial)
            completed && sweep->space->model && !run->has_model ? "; it has left no model" : "");
 }
 
-/* Whether the metric was never seen: then the other trials would print no value either. A trial that was started again
- * with nothing left to do may print none. */
+/* Whether the metric was never seen: then other trials would print no value either. A trial that was started again with
+ * nothing left to do may print none. */
 static bool is_unseen(const struct pl_sweep *sweep, const struct pl_sweep_run *run)
 {
     bool any = run->has_value || !run->fresh;
@@ -208,7 +208,7 @@ static void check_failed(struct pl_sweep *sweep)
     }
 }
 
-/* What is left of a run after which its trial is to run again. */
+/* Handles the end of a run whose trial is to run again. */
 static void end_waiting(struct pl_sweep *sweep, size_t trial)
 {
     struct pl_sweep_run *run = &sweep->runs[trial];
@@ -254,7 +254,7 @@ static void take_result(struct pl_sweep *sweep, struct pl_sweep_run *run, const 
 
     if (frame->type != PL_FRAME_MESSAGE || frame->count != 7 ||
         pl_link_frame_number(frame, 2, 0, 255, &code, NULL) != PL_OK) {
-        return; /* what a shim sends to process 1 */
+        return; /* a shim's frame for process 1 */
     }
     run->answered = true;
     run->failed = strcmp(frame->fields[1], "completed") != 0;
@@ -331,7 +331,7 @@ static void take_signals(struct pl_sweep *sweep)
     reap(sweep);
 }
 
-/* Stops what takes too long. */
+/* Stops trials that take too long. */
 static void check_times(struct pl_sweep *sweep, int64_t *next_ns)
 {
     for (size_t i = 0; i < sweep->slots_count; i++) {
@@ -488,7 +488,7 @@ static bool any_process(const struct pl_sweep *sweep)
     return found;
 }
 
-/* Ends all trials, and waits for what removes files. */
+/* Ends all trials, and waits for the processes that remove files. */
 static void end_processes(struct pl_sweep *sweep)
 {
     const int64_t deadline_ns = pl_deadline_after_ns(END_NS);

@@ -2,7 +2,7 @@
 /**
  * A sweep: the program `paceline-sweep` on the job's master starts the trials of a specification, each by `paceline
  * trial` on its host: trial i on host i modulo the number of hosts, on other hosts over ssh. A link leads to each
- * trial: SIGNAL frames are signals for it, its end kills it, and a MESSAGE has its result.
+ * trial: SIGNAL frames carry signals for the trial, the link's end kills it, and a MESSAGE has its result.
  *
  *   space.c    the specification, and space_expand.c, its trials
  *   sweep.c    events, times, and how the sweep ends
@@ -29,33 +29,33 @@ enum pl_sweep_state {
     PL_SWEEP_STATES,
 };
 
-extern const char *const pl_sweep_states[PL_SWEEP_STATES]; /* their words in trials.jsonl */
+extern const char *const pl_sweep_states[PL_SWEEP_STATES]; /* words for the states in trials.jsonl */
 
 enum pl_sweep_why { PL_SWEEP_WHY_NONE, PL_SWEEP_WHY_TRIAL_TIME, PL_SWEEP_WHY_SWEEP_TIME, PL_SWEEP_WHY_DISK };
 
 /** A trial: its row, and its run. */
 struct pl_sweep_run {
     enum pl_sweep_state state;
-    bool has_value; /* it has printed the metric; a value that is not finite is never the best */
-    double value;   /* the last one */
+    bool has_value; /* the trial has printed the metric; a value that is not finite is never the best */
+    double value;   /* the metric's last value */
     int code;
     double seconds;        /* duration of its last run */
-    bool has_model;        /* it has left one */
-    struct pl_text reason; /* why it failed, or empty */
+    bool has_model;        /* the trial has left a model */
+    struct pl_text reason; /* why the trial failed; empty if it did not */
     bool model_gone, checkpoints_gone;
-    /* while it runs */
+    /* the members below hold while the trial runs */
     bool runs;
     pid_t pid;     /* `paceline trial`, or the ssh that leads to it; 0 after its end */
     int exit_code; /* exit code of that process */
     struct pl_link link;
-    int64_t begun_ns, due_ns;     /* due: when it is asked to end, and after that when it is killed */
-    enum pl_sweep_why why;        /* why it was asked to end */
-    bool answered, failed, fresh; /* the result has come; fresh: it began without checkpoints */
+    int64_t begun_ns, due_ns;     /* due_ns: when the trial is asked to end; after that, when it is killed */
+    enum pl_sweep_why why;        /* why the trial was asked to end */
+    bool answered, failed, fresh; /* answered: the result has come; fresh: the trial began without checkpoints */
 };
 
-/** A host's devices in equal parts, of which each runs one trial at a time: GPUs if the host has any, else CPUs. */
+/** A host's devices, GPUs if it has any, else CPUs, in equal parts (slots). Each slot runs one trial at a time. */
 struct pl_slots {
-    int count;      /* on each host */
+    int count;      /* number of slots on each host */
     int cpus, gpus; /* devices of one slot; if there are more slots than GPUs, several slots share a GPU */
 };
 
@@ -68,28 +68,28 @@ struct pl_sweep {
     struct pl_sshd sshd; /* access to other hosts */
     char *folder;        /* CHECKPOINTS/sweep */
     char id[24];         /* the name of the folder in it with the files of this sweep's trials */
-    char *fresh;         /* the request for a new sweep that began this one, or "" */
-    double closed_s;     /* the time at which no trial was started any more; 0 if that has not happened */
+    char *fresh;     /* the request for a new sweep by which this one began (paceline_sweep_fresh, job name), or "" */
+    double closed_s; /* time from which on no trial was started; 0 if that has not happened */
     int lock_fd;
     int room_fd; /* disk space for the record; -1 after its release */
     struct pl_sweep_run *runs;
-    struct pl_sweep_run **in_slot; /* by slot, those of the first host first: the run in it, or NULL */
+    struct pl_sweep_run **in_slot; /* for each slot, the first host's slots first: the run in it, or NULL */
     size_t slots_count;            /* number of slots of all hosts */
-    pid_t *removing;               /* by host: the process that removes files there, or 0 */
-    size_t *next;                  /* by host: the first trial that may wait */
+    pid_t *removing;               /* for each host: the process that removes files there, or 0 */
+    size_t *next;                  /* for each host: number of the first trial that may still wait */
     size_t hosts_count, running;
-    bool untidy;     /* there may be files that nobody needs */
+    bool untidy;     /* some files may not be needed any more */
     int64_t end_ns;  /* deadline set by PACELINE_SWEEP_TIME_S */
-    int64_t lost_ns; /* when the loss of a connection ends the sweep, unless process 1 does so before; or 0 */
+    int64_t lost_ns; /* time at which a lost connection ends the sweep, unless process 1 does before; 0: none is lost */
     int stop_number; /* the signal that stops the job, or 0 */
-    int64_t stop_ns; /* until when the best model is waited for after it */
+    int64_t stop_ns; /* until when, after that signal, the sweep waits for the best model */
     bool finishing, over;
     bool full;         /* the disk is full: running trials are stopped, and the results so far are written */
     bool failed;       /* `reason` has the cause */
     char reason[2048]; /* the first cause */
     int first_failed;  /* -1 if no trial has failed */
     size_t placed;     /* the trial whose model is copied into the job's */
-    pid_t placing;     /* what copies it, or 0 */
+    pid_t placing;     /* the process that copies it, or 0 */
 };
 
 /* sweep.c */
@@ -104,17 +104,18 @@ static inline bool pl_sweep_is_over(const struct pl_sweep_run *run)
 /** Fails the sweep, and with it the job. Only the first reason is kept. */
 void pl_sweep_fail(struct pl_sweep *sweep, const char *format, ...) PL_PRINTF(2, 3);
 /**
- * Divides `cpus` and `gpus` of `host` among trials of `processes` each. If `wanted` is 0, the number of slots follows.
+ * Divides the devices of `host` among trials of `processes` each, into `wanted` slots, or if that is 0 into as many as
+ * fit.
  *
  * Errors  PL_INVALID: there are fewer devices than `processes`.
  */
 enum pl_status pl_slots_cut(const char *host, int cpus, int gpus, int processes, int wanted, struct pl_slots *ret_slots,
                             struct pl_error *reterr) PL_MUST_CHECK;
-/** The same for the CPUs that this process may use and the GPUs that it may see. */
+/** pl_slots_cut() for the CPUs that this process may use and the GPUs that it may see. */
 enum pl_status pl_slots_of_job(const struct pl_job *job, const struct pl_sweep_space *space, struct pl_slots *ret_slots,
                                struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_sweep_hosts_open(struct pl_sweep *sweep, struct pl_error *reterr) PL_MUST_CHECK;
-/** Starts a trial in a slot of its host that is free. */
+/** Starts a trial in the free slot `slot` of its host. */
 enum pl_status pl_sweep_hosts_start(struct pl_sweep *sweep, size_t trial, size_t slot,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 /** Appends the path of the trial's model, or of its checkpoints. */
@@ -128,23 +129,23 @@ enum pl_status pl_sweep_hosts_spawn(const struct pl_sweep *sweep, const struct p
                                     int output_fd, pid_t *ret_pid, struct pl_error *reterr) PL_MUST_CHECK;
 
 /* record.c */
-/** Reads trials.jsonl, or begins a new sweep. Errors: PL_INVALID: it is that of another sweep, or damaged. */
+/** Reads trials.jsonl, or begins a new sweep. Errors: PL_INVALID: the file belongs to another sweep or is damaged. */
 enum pl_status pl_sweep_record_open(struct pl_sweep *sweep, struct pl_error *reterr) PL_MUST_CHECK;
-/** Reads its text, the sweep's own line first, and then the trials'; `text` is changed. */
+/** Reads the text of trials.jsonl: the sweep's own line, then the lines of the trials. `text` is changed. */
 enum pl_status pl_sweep_record_read(struct pl_sweep *sweep, char *text, struct pl_error *reterr) PL_MUST_CHECK;
-/** Writes it whole. If the disk is full, the sweep is marked so. */
+/** Writes the whole of trials.jsonl. If the disk is full, sweep->full is set. */
 void pl_sweep_record_write(struct pl_sweep *sweep);
 /** Appends a line for each trial. */
 void pl_sweep_record_rows(const struct pl_sweep *sweep, struct pl_text *text);
-/** Appends that the disk of the checkpoints is full, and what uses most of it; nothing if it is not full. */
+/** Appends that the disk of the checkpoints is full, and what uses most of it. Appends nothing if it is not full. */
 void pl_sweep_record_full(const struct pl_sweep *sweep, struct pl_text *text);
 
 /* result.c */
-/** Removes models and checkpoints that nobody needs any more, as far as nothing is being removed on their hosts. */
+/** Removes models and checkpoints that are not needed any more, on hosts where no such removal runs yet. */
 void pl_sweep_result_tidy(struct pl_sweep *sweep);
-/** Begins to copy the best model into place; then, or at once if there is none to copy, the sweep is over. */
+/** Begins to copy the best model into place. After that, or at once if there is no model to copy, the sweep is over. */
 void pl_sweep_result_begin(struct pl_sweep *sweep);
-/** Gives the copy its place, after the process that made it has ended. */
+/** Moves the copy into place, after the process that made it has ended. */
 void pl_sweep_result_note_end(struct pl_sweep *sweep, int code);
 /** Writes trials.jsonl into the job's output, and the table into the log. */
 void pl_sweep_result_write(struct pl_sweep *sweep);

@@ -67,11 +67,11 @@ struct sync {
     char *bucket, *prefix;
     int events_fd; /* -1 if there is no inotify */
     int signals_fd;
-    bool scans;             /* inotify does not report everything: also scan every LOOK_S */
+    bool scans;             /* inotify does not report all changes: also scan every LOOK_S */
     size_t unread_count;    /* number of directories that the last walk could not read */
     struct pl_error unread; /* error of the first of them */
     double finish_s;        /* time for the last uploads */
-    int64_t finish_ns;      /* the same */
+    int64_t finish_ns;      /* `finish_s` in nanoseconds */
     int64_t finish_by_ns;   /* deadline of the last uploads, once a signal has arrived */
     uint32_t stop_signal;   /* first signal; 0 before a signal arrives */
     int64_t stop_ns;        /* time of its arrival */
@@ -142,7 +142,7 @@ static enum pl_status mark(struct sync *sync, const char *name, struct pl_error 
     return PL_OK;
 }
 
-/* The same without events for closing: a file counts as complete if two scans find the same version. */
+/* mark() if no events tell of closing: a file counts as complete if two scans find the same version. */
 static enum pl_status mark_stable(struct sync *sync, const char *name, const struct stat *info, struct pl_error *reterr)
 {
     struct version now = version_of(info);
@@ -196,7 +196,7 @@ static enum pl_status watch(struct sync *sync, const char *path, const char *nam
         return PL_OK;
     }
     copy = pl_memory_string(name, reterr);
-    if (copy && watched) { /* it was moved here */
+    if (copy && watched) { /* the directory was moved here */
         free(watched->name);
         watched->name = copy;
         return PL_OK;
@@ -223,7 +223,7 @@ static void close_walk_at(FTS **walk)
     }
 }
 
-/* Marks every file (ALL), or those that two scans found unchanged (STABLE). */
+/* Which files are marked: every file (ALL), or those that two scans found unchanged (STABLE). */
 enum which { ALL, STABLE };
 
 static enum pl_status take_item(struct sync *sync, const FTSENT *item, enum which which, struct pl_error *reterr)
@@ -403,7 +403,7 @@ static enum pl_status send_entry(struct sync *sync, struct entry *entry, bool la
     entry->due_ns = PL_DEADLINE_NEVER;
     PL_TRY(path_below(sync, entry->name, &path, reterr));
     errno = 0;
-    /* it was removed, or replaced by something that is not a file: the object stays as it was sent */
+    /* the file was removed, or is not a file any more: the object stays as it was sent */
     if (lstat(pl_text_string(&path), &info) != 0 || !S_ISREG(info.st_mode)) {
         return errno == 0 || is_gone(errno) ? PL_OK : pl_error_errno(reterr, "stat '%s'", pl_text_string(&path));
     }

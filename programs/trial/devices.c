@@ -31,7 +31,7 @@ static enum pl_status list_gpus(const struct pl_job *job, struct pl_strv *gpus, 
     return pl_strv_check(gpus, reterr);
 }
 
-/* Returns whether no other trial has the GPU. Its descriptor stays open: the lock ends with this process. */
+/* Takes the GPU unless another trial has it. The lock's descriptor stays open: the lock ends with this process. */
 static enum pl_status take(int folder_fd, int index, bool *ret_taken, struct pl_error *reterr)
 {
     char name[32];

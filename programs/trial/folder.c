@@ -242,8 +242,8 @@ static enum pl_status write_all_config(const struct pl_trial_folder *folder, int
     return write_config(folder, "checkpointconfig.json", &checkpoints, reterr);
 }
 
-/* Makes the directories and links of the folder. What an earlier run of the trial has left goes; the folder itself
- * stays: this process has locked it. */
+/* Makes the directories and links of the folder. Entries of an earlier run of the trial are removed; the folder itself
+ * stays, because this process has locked it. */
 static enum pl_status make_entries(const struct pl_trial_folder *folder, struct pl_error *reterr)
 {
     const struct {
@@ -289,7 +289,7 @@ enum pl_status pl_trial_folder_make(const struct pl_trial_folder *folder, int pr
 
 /* ---- the trial's folders instead of the job's ---- */
 
-/* Errors: the system allows no mounts. Nothing that others see has changed. */
+/* Enters namespaces for mounts. Errors: the system allows no mounts; then nothing that others see has changed. */
 static enum pl_status enter_mounts(const struct pl_job *job, struct pl_error *reterr)
 {
     if (unshare(CLONE_NEWNS) != 0) { /* some systems do not let every user make a user namespace either */
@@ -488,7 +488,7 @@ enum pl_status pl_trial_model_check(const char *path, const char *seen_as, bool 
 void pl_trial_folder_leave(const struct pl_trial_folder *folder)
 {
     if (folder->own_tree) {
-        umount2(folder->job_checkpoints, MNT_DETACH); /* it may lie outside */
+        umount2(folder->job_checkpoints, MNT_DETACH); /* this folder may lie outside of the base */
         umount2(folder->job->paths.base, MNT_DETACH);
     }
     rmdir(folder->output_data);

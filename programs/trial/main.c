@@ -46,17 +46,17 @@ enum { LINE_BYTES = 1 << 20 /* longer lines are searched up to here */, NUMBERS 
 
 struct trial {
     struct pl_job *job;
-    struct pl_link link; /* to the sweep */
+    struct pl_link link; /* link to the sweep */
     bool linked;
     const char *checkpoints, *metric;
     int64_t number, gpus, cpus, processes, slot; /* -1: not named */
     struct pl_strv hyperparameters;
     struct pl_trial_folder folder;
-    bool fresh; /* it began without checkpoints */
+    bool fresh; /* the trial began without checkpoints */
     struct pl_pattern *pattern;
-    struct pl_text lines[2]; /* unfinished ones, of stdout and stderr */
+    struct pl_text lines[2]; /* unfinished lines of stdout and stderr */
     bool has_value, given_up;
-    double value; /* the last one */
+    double value; /* the metric's last value */
 };
 
 static void search(struct trial *trial, struct pl_text *line)
@@ -101,7 +101,7 @@ static enum pl_status set_number(struct pl_environment *environment, const char 
     return pl_environment_set(environment, name, text, reterr);
 }
 
-/* The whole container's CPUs and GPUs where the options name none. */
+/* Sets the trial's devices: all CPUs and GPUs of the container if the options name none. */
 static enum pl_status set_devices(const struct trial *trial, struct pl_environment *environment,
                                   struct pl_error *reterr)
 {
@@ -127,7 +127,7 @@ static enum pl_status set_devices(const struct trial *trial, struct pl_environme
                       trial->gpus >= 0 ? (double)trial->gpus : (double)trial->job->gpus, reterr);
 }
 
-/* A port for ranks that meet on this host. It is free now, and the system gives it to no connection by itself. */
+/* Sets a port for ranks that meet on this host. It is free now, and the system gives it to no other connection. */
 static enum pl_status set_port(struct pl_environment *environment, struct pl_error *reterr)
 {
     for (int i = 0; i < PORTS; i++) {
@@ -292,7 +292,7 @@ static enum pl_status add_hyperparameter(const char *name, const char *text, voi
     return pl_strv_check(words, reterr);
 }
 
-/* What the sweep gives a trial besides. */
+/* Options that only the sweep passes to a trial. */
 #define SWEEP_OPTIONS(ROW)                                                                                             \
     ROW("--link", NULL, NULL, PL_TO(linked))                                                                           \
     ROW("--checkpoints", "DIR", NULL, PL_TO(checkpoints))                                                              \

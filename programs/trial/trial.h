@@ -33,15 +33,15 @@ struct pl_trial_folder {
     char *job_checkpoints;      /* the job's directory for checkpoints */
     char *base_checkpoints;     /* BASE/checkpoints, which may be the same */
     bool own_tree;              /* the trial sees its own folders at the job's paths; else through links */
-    struct timespec changed[2]; /* without an own tree: when model and checkpoints of the job were changed */
+    struct timespec changed[2]; /* unless own_tree: when the job's model and checkpoints were changed last */
 };
 
 #define PL_TRIAL_FOLDER_NONE ((struct pl_trial_folder){.fd = -1})
 #define PL_AUTO_TRIAL_FOLDER __attribute__((cleanup(pl_trial_folder_done)))
 
 /**
- * Takes the folder of a number, or with -1 of the first number that has no files and runs nowhere. `checkpoints` is the
- * directory of the trials' checkpoints and models; NULL: the job's.
+ * Takes the folder of trial `number`; -1: of the first number that has no files and whose trial does not run.
+ * `checkpoints` is the directory of the trials' checkpoints and models; NULL: the job's.
  *
  * Errors  PL_LIMIT: a trial with this number runs.
  */
@@ -49,23 +49,23 @@ enum pl_status pl_trial_folder_take(const struct pl_job *job, const char *checkp
                                     struct pl_trial_folder *ret_folder, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Makes the folder's content again, for a trial of `processes`. `hyperparameters` are NAME=VALUE, where VALUE is what
- * the platform's file has: the JSON text of a value. Checkpoints and model of an earlier run stay.
+ * Makes the folder's content again, for a trial of `processes` processes. `hyperparameters` are NAME=VALUE, where VALUE
+ * is the JSON text of a value, as in the platform's file. Checkpoints and model of an earlier run stay.
  */
 enum pl_status pl_trial_folder_make(const struct pl_trial_folder *folder, int processes,
                                     const struct pl_strv *hyperparameters, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Makes it in a mount namespace of this process's own, with the trial's model, checkpoints, output and configuration in
- * place of the job's: so programs with fixed paths are correct. The channels are read-only. Where the system allows no
- * mounts, `folder->own_tree` stays false. The calling process has one thread.
+ * pl_trial_folder_make() in a mount namespace of this process. There the trial's model, checkpoints, output and
+ * configuration are at the job's paths, so that programs with fixed paths find them. The channels are read-only. If the
+ * system allows no mounts, `folder->own_tree` stays false. The calling process must have one thread.
  *
  * Source  mount_namespaces(7), user_namespaces(7)
  */
 enum pl_status pl_trial_folder_enter(struct pl_trial_folder *folder, int processes,
                                      const struct pl_strv *hyperparameters, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** This process sees the job's folders again. Removes the folder, and what the trial has left empty. */
+/** Shows this process the job's folders again. Removes the folder, and what the trial has left empty. */
 void pl_trial_folder_leave(const struct pl_trial_folder *folder);
 
 /**
@@ -84,7 +84,7 @@ enum pl_status pl_trial_folder_check_shared(const struct pl_trial_folder *folder
                                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Appends why the trial failed: the first line of its failure file, and the last one, which the program wrote. Appends
+ * Appends why the trial failed: the first line of its failure file, and the last line, which the program wrote. Appends
  * "" if there is no such file.
  */
 void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text *text);
@@ -103,9 +103,9 @@ void pl_trial_folder_done(struct pl_trial_folder *folder);
 /* devices.c */
 
 /**
- * Appends CUDA_VISIBLE_DEVICES for `gpus` GPUs of those that this container sees. With a slot from 0 on, they are the
- * slot's: slots share GPUs if there are more slots than GPUs. With -1 they are GPUs that no other trial uses; they stay
- * this process's until it ends.
+ * Appends the value of CUDA_VISIBLE_DEVICES for `gpus` of the GPUs that this container sees. If `slot` is 0 or more,
+ * these are the slot's GPUs: slots share GPUs if there are more slots than GPUs. If it is -1, these are GPUs that no
+ * other trial uses, and they are this process's until it ends.
  *
  * Errors  PL_INVALID: the host has fewer GPUs. PL_LIMIT: other trials use too many of them.
  */

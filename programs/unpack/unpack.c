@@ -257,8 +257,7 @@ static enum pl_status copy_data(struct unpacker *unpacker, int from_fd, const ch
 
 /*
  * Turns a hard link to an earlier entry into a copy of that file. The file is found below the destination without
- * following links, as all files are. It is read before the file of the link's own name, which may be the same, is
- * replaced.
+ * following links, as all files are. It is read before the link's own file, which may be the same, is replaced.
  */
 static enum pl_status copy_link(struct unpacker *unpacker, const char *target, const char *name, int dest_fd,
                                 int parent_fd, const char *last)
@@ -352,7 +351,7 @@ static enum pl_status unpack_archive(struct unpacker *unpacker, const char *path
     }
 }
 
-/* Whether unpack_archive() could begin with the file. Errors: those that it has before it writes. */
+/* Whether unpack_archive() could begin with the file. Errors: those of unpack_archive() before it writes. */
 static enum pl_status check_archive(const char *path, struct pl_error *reterr)
 {
     __attribute__((cleanup(archive_free_at))) struct archive *archive = NULL;

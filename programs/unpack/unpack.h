@@ -21,9 +21,9 @@ struct pl_unpack_limits {
 };
 
 /**
- * Puts `source` into the directory `dest_fd`: unpacks a tar archive (plain, gzip, bzip2, xz or zstd), which a file is
- * if `is_archive`, or by its name, or by its first bytes; copies any other file under its own name, and the contents of
- * a directory. Links in a directory are followed; a dangling one is an error.
+ * Puts `source` into the directory `dest_fd`. A tar archive (plain, gzip, bzip2, xz or zstd) is unpacked: a file is one
+ * if `is_archive`, or by its name, or by its first bytes. Any other file is copied under its own name, and of a
+ * directory its contents. Links in a directory are followed; a dangling one is an error.
  *
  * Errors  PL_INVALID (neither a file nor a directory, or an entry that is refused), PL_LIMIT, PL_CORRUPT (not such an
  *         archive), PL_SYSTEM.
