@@ -14,7 +14,7 @@
 struct pl_span {
     uint64_t bytes;
     enum pl_memory memory;
-    void *data; /* this rank's own piece, zeroed; aligned to 4096 bytes, in device memory to 256 */
+    void *data; /* this rank's own piece, zeroed; aligned to 4096 bytes, or to 256 in device memory */
 };
 
 /**
@@ -23,7 +23,7 @@ struct pl_span {
  * copies from and to directly. PL_MEMORY_DEVICE is memory of the rank's own device; the ranks of one host open each
  * other's memory if the driver allows that (pl_world_describe() tells).
  *
- * Collective  yes: all ranks of `world`, same order, same bytes and memory; when no request of the world is under way.
+ * Collective  yes: all ranks of `world`, same order, same bytes and memory. No request of the world may be under way.
  * Errors      PL_INVALID; PL_MEMORY, PL_SYSTEM and PL_LIBRARY (of the device), which name the rank; PL_MISMATCH (ranks
  *             ask for different sizes or kinds); PL_UNSUPPORTED (pinned or device memory in a world without devices).
  *             PL_TIMEOUT, and PL_LIBRARY with MPI's text, make the world unusable. After a failure nothing is allocated

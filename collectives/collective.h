@@ -81,7 +81,7 @@ enum {
  * the state of that operation. All zero: the program has posted it.
  */
 struct pl_about {
-    /* pl_event.name of a collective without a name; ranks do not compare it, and it costs nothing */
+    /* becomes pl_event.name if the collective has no name; ranks do not compare it */
     const char *name;
     void (*append)(const void *subject, struct pl_text *text); /* writes pl_event.about; may be NULL */
     const void *subject;
@@ -154,10 +154,10 @@ enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collec
                                   struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Let work given to `stream` from now on wait for the request, on the device. Returns at once if the data moves on the
- * device, else after the request has ended. Does not release the request. A failure is reported by test and wait, which
- * also enforce the deadline: a program that waits on the device only, for example for `stream` itself, without calling
- * into the world waits for ever when a rank is lost.
+ * Let work given to `stream` from now on wait for the request, on the device. Returns at once if the GPU moves the
+ * data, otherwise when the request has ended. Does not release the request. Only pl_request_test() and
+ * pl_request_wait() report failures and enforce the deadline: if a rank is lost, a program that waits on the device
+ * alone (for `stream`) waits for ever.
  *
  * Errors   those of wait, as far as they are known.
  */

@@ -93,7 +93,7 @@ PL_CODE void code_spin(const struct pl_spin_args *a, uint32_t block, uint32_t bl
 
     (void)block;
     (void)blocks;
-    while (clock_of_device() < end_ns) { /* each thread by itself */
+    while (clock_of_device() < end_ns) { /* each thread waits by itself */
     }
 }
 

@@ -315,7 +315,7 @@ void pl_device_release_object(struct pl_device *device, void *object, enum pl_de
         return;
     }
     deferred = pl_memory_new(1, sizeof(*deferred), NULL);
-    if (deferred) { /* otherwise it is left to the end of the process */
+    if (deferred) { /* if there is no memory, the object stays until the process ends */
         *deferred = (struct pl_device_deferred){.object = object, .kind = kind};
         pthread_mutex_lock(&device->lock);
         deferred->next = device->synced.deferred;

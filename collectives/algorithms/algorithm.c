@@ -78,7 +78,7 @@ struct fold {
     int power;
     int log;
     int extra;
-    int number; /* -1: folded away */
+    int number; /* number among the positions that take part; -1: takes no part */
 };
 
 static struct fold fold_of(int n, int position)

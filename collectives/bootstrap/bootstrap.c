@@ -94,10 +94,10 @@ static enum pl_status send_and_receive(struct pl_transport *transport, const voi
 }
 
 /*
- * Distances 1, 2, 4, ...: after each round a rank holds the blocks of twice as many ranks below it. `held` keeps the
- * block of rank (rank - i) mod size at position i, so that a message is one contiguous piece after its header. A
- * failure takes the place of the blocks and is relayed instead of them, so that in the end all ranks know a failed one.
- * A rank without memory for the blocks can relay it too. `own`: the failure of this rank, or none.
+ * Rounds of distances 1, 2, 4, ...: after each a rank holds the blocks of twice as many ranks below it. `held` keeps
+ * the block of rank (rank - i) mod size at position i, so that a message is one contiguous piece after its header. A
+ * rank that knows of a failure relays it instead of blocks, so that in the end all ranks know a failed rank. That needs
+ * no memory for blocks. `own` is the failure of this rank, or none.
  */
 enum pl_status pl_bootstrap_exchange(void *context, const struct pl_error *failed, const void *send, void *recv,
                                      size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
@@ -126,7 +126,7 @@ enum pl_status pl_bootstrap_exchange(void *context, const struct pl_error *faile
                          bytes, transport->most_bytes);
     }
     if (own.status == PL_OK) {
-        room_bytes -= room_bytes % _Alignof(struct head); /* PL_TRANSPORT_RESERVE_BYTES is more */
+        room_bytes -= room_bytes % _Alignof(struct head); /* takes less than PL_TRANSPORT_RESERVE_BYTES */
         held = pl_memory_new(2, room_bytes, &own);
     }
     if (held) {

@@ -196,7 +196,7 @@ static void sign(const struct pl_world *world, const struct pl_collective *c, ui
     }
 }
 
-/* Copies the two lists for the request; copies nothing if the kind has no lists. */
+/* Copies both count lists for the request; copies nothing if the kind has no lists. */
 static enum pl_status copy_counts(const struct pl_world *world, struct pl_request *request, struct pl_error *reterr)
 {
     struct pl_collective *c = &request->collective;

@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-    CHUNK_LEAST_BYTES = 512 << 10, /* but there are several chunks, so that inside and between overlap */
+    CHUNK_LEAST_BYTES = 512 << 10, /* smallest chunk; several chunks let inside and between overlap */
     CHUNKS = 8,
     NAME_BYTES = 48,
 };
@@ -28,8 +28,8 @@ static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
     return (char *)(uintptr_t)data + elem * pl_dtype_bytes(dtype);
 }
 
-/* Describes a collective of a sub-world. It has no deadline, since the whole collective has one, and no name. The ranks
- * agree on it, since they agree on the whole collective or end it. */
+/* Describes a collective of a sub-world. It has no name, and no deadline because the whole collective has one. Ranks
+ * that agree on the whole collective agree on this one too; otherwise the collective is ended. */
 static struct pl_collective part_of(const struct pl_collective *c, enum pl_kind kind)
 {
     return (struct pl_collective){.kind = kind,
@@ -132,7 +132,7 @@ static char *sums_of(const struct pl_hier *h, const struct pl_collective *c)
     return c->kind == PL_REDUCE && pl_world_rank(h->world) != c->root ? h->scratch : c->recv;
 }
 
-/* Fills `part` with this rank's part in the stage; false if it has none. `name` is memory for its name. */
+/* Sets `part` to this rank's collective of the present stage, its name in `name`; false if it has none. */
 static bool plan_stage(const struct pl_hier *h, const struct pl_collective *c, char name[NAME_BYTES],
                        struct pl_collective *part)
 {
@@ -367,7 +367,7 @@ static void plan_chunks(struct pl_hier *h, const struct pl_collective *c)
     memset(h->chunks, 0, sizeof(h->chunks));
 }
 
-/* ---- both ---- */
+/* ---- chunks or stages ---- */
 
 enum pl_status pl_hier_begin(struct pl_hier *h, struct pl_error *reterr)
 {
