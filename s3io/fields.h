@@ -32,7 +32,7 @@ enum { PL_FIELD_MAX_DIMS = 8 };
 /** What the records are. */
 enum pl_field_source {
     PL_FIELDS_RECORD,  /* the record itself is the one field, as bytes; its name is free */
-    PL_FIELDS_EXAMPLE, /* tf.Example: the feature of that name; of several, the last one */
+    PL_FIELDS_EXAMPLE, /* tf.Example: the feature of that name, or the last of several */
     /* SageMaker's RecordIO-protobuf (aialgs.data.Record): the tensor of that name among the features ("values"); the
      * name "label" is the tensor "values" of the label. Sparse tensors, which have keys, are refused. */
     PL_FIELDS_PROTOBUF,
@@ -48,11 +48,11 @@ enum pl_field_source {
 struct pl_field {
     const char *name;
     enum pl_dtype type;
-    unsigned dims; /* 0: one element a sample, unless it is varying */
+    unsigned dims; /* 0: a sample has one element, unless the field is varying */
     uint64_t shape[PL_FIELD_MAX_DIMS];
     bool is_varying; /* `dims` must be 0 */
-    /* The field may be missing, which for CSV is an empty column; it is then this: a row or one element that fills the
-     * row; for a varying field any number of elements. Else a missing field is an error. */
+    /* Whether the field may be missing (in CSV: an empty column). Its value is then `default_data`: a row, or one
+     * element that fills the row; for a varying field any number of elements. */
     bool has_default;
     const void *default_data;
     size_t default_bytes;

@@ -30,7 +30,7 @@ struct pl_feeder_options {
     /* write the objects in an order that depends on `seed` and the epoch, see pl_stream_options */
     bool shuffle;
     uint64_t seed;
-    struct pl_shard shard; /* if size is 0, all objects; else object i if i mod size is rank, counted in key order */
+    struct pl_shard shard; /* objects to write: all if size is 0, or object i in key order if i mod size is rank */
     bool late;             /* make the FIFO of an epoch after the end of the previous one, not in advance */
     /* write copies instead of lending pages to the pipe; needed for readers that splice or tee */
     bool copy;

@@ -23,19 +23,19 @@ enum {
     MAGIC_AT = 257,
     PREFIX_AT = 345,
     PREFIX_BYTES = 155,
-    MOST_EXTENDED_BYTES = 1 << 20, /* of one header that extends another */
-    MOST_EXTENDED = 8,             /* such headers before one member */
-    MOST_MEMBERS = 1024,           /* of a sample: each extension is compared with those before it */
+    MOST_EXTENDED_BYTES = 1 << 20, /* limit for a header that extends another one */
+    MOST_EXTENDED = 8,             /* limit for the number of such headers before one member */
+    MOST_MEMBERS = 1024,           /* limit for a sample: each extension is compared with all before it */
 };
 
-/* The longest member: what is more must be a mistake, and sums of sizes stay far from overflow. */
+/* The longest member: a longer one must be a mistake, and sums of sizes stay far from overflow. */
 #define MOST_MEMBER_BYTES (UINT64_C(1) << 60)
 
 /* The headers of one member. */
 struct headers {
     const unsigned char *data;
-    uint64_t offset_bytes; /* of `data` in the source */
-    size_t at;             /* the header that is looked at */
+    uint64_t offset_bytes; /* offset of `data` in the source */
+    size_t at;             /* offset of the present header in `data` */
     struct pl_record_tar_member *member;
     bool has_name, has_bytes, is_sparse; /* pax or GNU headers said so */
     uint64_t bytes;
@@ -259,7 +259,7 @@ enum pl_status pl_record_tar_next(const unsigned char *data, size_t available, s
         if (type == 'L') {
             headers.has_name = true;
             PL_TRY(set_name(&headers, NULL, 0, text, strnlen(text, (size_t)bytes), reterr));
-        } else if (type != 'K') { /* which is a link's target */
+        } else if (type != 'K') { /* K is a link's target */
             PL_TRY(read_pax(&headers, type == 'g', text, (size_t)bytes, reterr));
         }
         if (type == 'g' && extended == 0) {
@@ -270,7 +270,7 @@ enum pl_status pl_record_tar_next(const unsigned char *data, size_t available, s
     return wrong(&headers, reterr, "comes after %d headers that extend it", MOST_EXTENDED);
 }
 
-/* Describes the member at `at`. After the last one PL_END. */
+/* Describes the member at `at`. Returns PL_END after the last one. */
 static enum pl_status next_member(struct pl_record_reader *reader, size_t at, int64_t deadline_ns,
                                   struct pl_record_tar_member *member, struct pl_error *reterr)
 {

@@ -22,8 +22,8 @@
 struct pl_s3_client;
 
 /**
- * Zero-initialise, then set the options that differ. For NULL and 0 the setting comes from the environment, or else is
- * the default. The comments list the variables, and after the semicolon the default. Strings are copied.
+ * Zero-initialise, then set the options that differ. For NULL and 0 the setting comes from the environment, otherwise
+ * it has its default. The comments list the variables, then a semicolon and the default. Strings are copied.
  */
 struct pl_s3_options {
     /* AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, S3_ENDPOINT_URL, profile; AWS's endpoint. http:// is used only if it is
@@ -36,8 +36,8 @@ struct pl_s3_options {
     unsigned connections; /* number of transfers at a time; 16 */
     unsigned attempts;    /* AWS_MAX_ATTEMPTS; 8: attempts of one request without progress */
     bool requester_pays;
-    /* NULL for S3; else another service of AWS, by its name in addresses and signatures: an operation's key is a path
-     * there, its bucket is "", and the endpoint is that of AWS_ENDPOINT_URL_<SERVICE>, AWS_ENDPOINT_URL, profile */
+    /* NULL for S3; otherwise the name of another AWS service in addresses and signatures. Then an operation's key is a
+     * path, its bucket is "", and the endpoint comes from AWS_ENDPOINT_URL_<SERVICE>, AWS_ENDPOINT_URL, profile. */
     const char *service;
     int64_t stall_ns; /* 10 s: a transfer that moves no byte for this time is started again */
 };

@@ -21,7 +21,7 @@ enum {
     /* unit of the buffer: a part takes blocks as its bytes arrive, and the reader releases them */
     BLOCK_BYTES = 256 * 1024,
     WAKE_BYTES = 1024 * 1024, /* the reader is woken after this many bytes, or at the end of a part */
-    SLICE_MS = 20,            /* but it polls after this time */
+    SLICE_MS = 20,            /* the reader also polls after this time */
 };
 
 #define PART_NS (1800 * PL_NS_PER_S) /* limit for one part with all its retries */
@@ -39,8 +39,8 @@ struct part {
     unsigned char **blocks; /* the part's bytes; valid up to `filled` */
     atomic_size_t filled;   /* number of valid bytes; only grows while the reader may use them */
     struct {
-        size_t room;     /* number of blocks that are reserved for it */
-        bool unverified; /* must not be read before its checksum was verified */
+        size_t room;     /* number of blocks that are reserved for the part */
+        bool unverified; /* the part must not be read before its checksum was verified */
         bool ended;      /* the operation has ended */
         enum pl_status status;
     } synced; /* under the stream's lock */
@@ -73,14 +73,14 @@ struct pl_s3_stream {
     bool plan_any;                  /* plan_object has a part */
     bool plan_waits;                /* planning waits for the size of plan_object */
     unsigned fetching;              /* number of parts in flight */
-    struct object_info object_info; /* about plan_object */
+    struct object_info object_info; /* what is known about plan_object */
 
     /* The following belongs to the reader. */
     struct pl_s3_chunk chunk;    /* the chunk that the caller uses */
     uint64_t consumed;           /* bytes of the part `oldest` that were read */
     bool empty_returned;         /* the part `oldest` has no bytes, and its empty chunk was returned */
     struct pl_checksum checksum; /* checksum of the object's bytes so far */
-    struct pl_checksum wanted;   /* the expected one */
+    struct pl_checksum wanted;   /* the expected checksum */
 
     pthread_mutex_t lock;
     pthread_cond_t changed_cond;

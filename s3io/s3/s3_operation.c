@@ -381,7 +381,7 @@ static enum pl_status make_error(const struct pl_s3_operation *operation, const 
                           document->message, head->request_id[0] ? head->request_id : "none");
 }
 
-/* Learns what the response tells for another attempt at once. Returns false if it tells nothing new. */
+/* Takes from the response what another attempt at once needs (region, credentials, clock). False if nothing is new. */
 static bool learn(struct pl_s3_operation *operation, enum pl_s3_retry_action action, const char *region)
 {
     switch (action) {

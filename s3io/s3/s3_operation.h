@@ -38,7 +38,7 @@ struct pl_s3_operation_handler {
     void (*done)(struct pl_s3_operation *operation, enum pl_status status);
 };
 
-/** Zero-initialise, then set the first part. The memory stays the owner's and must stay unchanged until `done`. */
+/** Zero-initialise, then set the members before the results. The owner keeps its memory unchanged until `done`. */
 struct pl_s3_operation {
     struct pl_s3_client *client;
     const struct pl_s3_operation_handler *handler;

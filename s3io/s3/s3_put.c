@@ -400,8 +400,8 @@ static enum pl_status check_result(struct upload *upload, struct pl_http_head *r
     return status;
 }
 
-/* Whether a request whose response was lost has completed the upload: then the object exists, its ETag has as many
- * parts, and it is not older. */
+/* Whether a request whose response was lost has completed the upload: then the object exists, its ETag names as many
+ * parts as were sent, and it is not older than the upload. */
 static bool was_completed(struct upload *upload)
 {
     struct pl_http_head head;
