@@ -19,7 +19,7 @@ struct pl_span {
 
 /**
  * Allocate `bytes` (above 0) on every rank. If the ranks share no memory (several hosts, or no shared-memory backend),
- * the span is ordinary private memory and works all the same. PL_MEMORY_PINNED is host memory that the rank's device
+ * the span is ordinary private memory and works in the same way. PL_MEMORY_PINNED is host memory that the rank's device
  * copies from and to directly. PL_MEMORY_DEVICE is memory of the rank's own device; the ranks of one host open each
  * other's memory if the driver allows that (pl_world_describe() tells).
  *

@@ -56,8 +56,8 @@ struct pl_bootstrap {
 
 /**
  * Make the bootstrap of MPI's ranks. `communicator_at` points to an MPI_Comm, or is NULL for MPI_COMM_WORLD; the
- * communicator is duplicated. If MPI is not initialised yet, this initialises it, asking for MPI_THREAD_MULTIPLE. Then
- * pl_bootstrap_free() of the last bootstrap over it finalises it, if pl_bootstrap_leave() has succeeded on that one.
+ * communicator is duplicated. If MPI is not initialised yet, this initialises it and asks for MPI_THREAD_MULTIPLE. Then
+ * pl_bootstrap_free() of the last MPI bootstrap finalises MPI, if pl_bootstrap_leave() has succeeded on that bootstrap.
  * Otherwise MPI_Finalize could hang for lack of a peer, and the program must end by `_exit`.
  *
  * If SIGPIPE has its default effect, it is ignored from here on: a message to a rank that has died would raise it.

@@ -77,8 +77,8 @@ enum {
 };
 
 /**
- * The operation that a collective is part of if the program has not posted it itself, and a function that describes
- * the state of that operation. All zero: the program has posted it.
+ * The operation of the runtime that has posted a collective, and a function that describes the state of that operation.
+ * All zero: the program has posted the collective itself.
  */
 struct pl_about {
     /* becomes pl_event.name if the collective has no name; ranks do not compare it */
@@ -123,8 +123,8 @@ struct pl_collective {
     void *recv;
     enum pl_memory memory; /* kind of both buffers */
     void *stream;          /* CUDA stream that orders device buffers; NULL for host memory */
-    /* CUDA event after which device buffers are used, instead of the work that `stream` has at the post; not to be
-     * recorded again until the request is done; NULL: none */
+    /* CUDA event: device buffers are used after it, and not after the work that `stream` has at the post. It must not
+     * be recorded again until the request is done. NULL: none. */
     void *ready;
     const char *name; /* for messages and for error feedback; compared between ranks; may be NULL */
     /* on CLOCK_MONOTONIC; 0: the world's timeout, counted from the first wait or test that finds it unfinished */

@@ -74,14 +74,15 @@ enum pl_status pl_world_new_sub_until(struct pl_world *parent, const int *ranks,
                                       struct pl_world **ret_world, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Look at the ranks of this host without a request. Returns the failure that one of them has declared, or PL_PEER if
- * one is gone; then `*ret_left` is set, since it may simply have finished.
+ * Look at the ranks of this host without a request. Returns the failure that one of them has declared, or PL_PEER if a
+ * rank is gone; then `*ret_left` is set, since that rank may simply have finished.
  */
 enum pl_status pl_world_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Whether the ranks' kernels do an allreduce between arena pieces in device memory: all ranks are on one host, NCCL
- * does not serve it, and every rank could open the others' pieces so far. Equal on all ranks. */
+ * does not serve it, and every rank could open the others' pieces so far. Equal on all ranks.
+ */
 bool pl_world_shares_device_memory(const struct pl_world *world);
 
 /**
@@ -101,10 +102,10 @@ enum pl_status pl_request_new(struct pl_world *world, const struct pl_collective
                               struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Post the collective of a persistent request, with these buffers, which the caller has checked. `*ret_done`: it has
  * Post the collective of a persistent request with these buffers, which the caller has checked. If `*ret_done` is true,
  * it has succeeded already; otherwise wait for it, test it or cancel it like any request. None of these calls releases
  * it. Call this only when the request does not run.
+ *
  * Errors  the failure of the world.
  */
 enum pl_status pl_request_start(struct pl_request *request, const void *send, void *recv, bool *ret_done,
@@ -193,8 +194,8 @@ void pl_world_observe(struct pl_world *world, const struct pl_observer *observer
 
 /**
  * Report a wait that is not for one collective: this rank has waited for others for `waited_ns`. The observer is called
- * as for a collective's wait. The caller sets `*reported_ns` to 0 at first and then leaves it alone. `about` NULL: that
- * of the running collective.
+ * as for a collective's wait. The caller sets `*reported_ns` to 0 at first and then leaves it alone. If `about` is
+ * NULL, that of the running collective counts.
  */
 void pl_world_report_wait(struct pl_world *world, int64_t waited_ns, int64_t *reported_ns,
                           const struct pl_about *about);

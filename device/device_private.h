@@ -89,11 +89,11 @@ void pl_device_event_drop(struct pl_device_event *event);
 enum pl_status pl_device_stream_new_urgent(struct pl_device *device, void **ret_stream,
                                            struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns PL_INVALID if a stream of the program is captured into a CUDA graph, and reports nothing else. */
+/** Returns PL_INVALID if a stream of the program is captured into a CUDA graph, otherwise PL_OK. */
 enum pl_status pl_device_refuse_captured(struct pl_device *device, void *stream, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * From now on calls of this thread do not end captures of CUDA graphs that any thread has begun; without this a query
+ * After this call, calls of this thread do not end captures of CUDA graphs that any thread has begun; otherwise a query
  * of an event or an allocation would. Returns the mode for pl_device_heed_captures(), which undoes this. Our own
  * threads never undo it.
  */

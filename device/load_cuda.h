@@ -2,7 +2,7 @@
 /**
  * What we use of the driver's interface, and the contents of a device handle. Private to device/ *_cuda.c.
  *
- * The types and constants are declared here, so that only the kernels need the toolkit; where it is there,
+ * The types and constants are declared here, so that only the kernels need the toolkit. If the toolkit is installed,
  * tests/unit/device/test_device.c compares them with its cuda.h. The functions are loaded from libcuda.so.1. A name has
  * the version of the arguments that we pass, as the driver exports it ("cuMemAlloc_v2"). So the same binary works with
  * every driver since CUDA 11.4.
@@ -216,13 +216,13 @@ bool pl_device_cuda_is_late(struct pl_device *device);
 void pl_device_events_free(struct pl_device *device);
 
 /**
- * Releases an object of the driver, unless it is NULL. While work is late, the release is deferred to a later call or
- * to the close. For memory, because the driver would wait for that work without end; for a stream or an event, because
- * the end of the work could not be queried any more.
+ * Releases an object of the driver, unless it is NULL. While work is late, the release waits for a later call or the
+ * close. For memory the driver would otherwise wait for that work without end; after the release of a stream or an
+ * event nobody could query the end of the work.
  */
 void pl_device_release_object(struct pl_device *device, void *object, enum pl_device_object kind);
 
-/** Releases what was deferred or, if work `is_late`, leaves it to the end of the process. */
+/** Releases deferred objects or, if work `is_late`, leaves them until the process ends. */
 void pl_device_release_deferred(struct pl_device *device, bool is_late);
 
 /** Unloads the kernels if they were loaded and no work `is_late`. The context must be current. */

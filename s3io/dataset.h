@@ -59,7 +59,7 @@ struct pl_dataset_options {
     /* Number of epochs in a row, from the first one that pl_dataset_start() names. Each begins by itself as soon as the
      * epoch before it has been read. 0 and 1: no epoch begins by itself. */
     uint64_t epochs;
-    unsigned decode_threads; /* 0: one for each CPU that this process may use, at most 4; at most 64 */
+    unsigned decode_threads; /* at most 64; 0: one for each CPU that this process may use, at most 4 */
     size_t prefetch_batches; /* number of batches that are made ahead; 0 means 4 */
     /* Most batches that exist at a time: those made ahead and those that the program keeps; 0 means 64. If the program
      * keeps this many, pl_dataset_next() returns PL_LIMIT. */

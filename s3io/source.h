@@ -96,7 +96,8 @@ enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_sour
 /**
  * Ends the waits of a FIFO's source when `stop_fd`, which stays the caller's, becomes readable. The read returns
  * PL_CANCELLED: at once if there has been no writer, otherwise after two seconds without data. Bytes in the FIFO are
- * still read, because ranks may have to make one more step together. */
+ * still read, because ranks may have to make one more step together.
+ */
 void pl_source_stop_fifo(struct pl_source *source, int stop_fd);
 
 /**

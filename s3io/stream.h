@@ -30,8 +30,7 @@ struct pl_stream_options {
      * the order */
     bool shuffle_objects;
     uint64_t seed;
-    /* For a dealt channel: the rank whose records its FIFOs have; saved places contain it. A size of 0: no certain
-     * rank. */
+    /* For a dealt channel: the rank whose records its FIFOs have, for saved places. A size of 0: not known. */
     struct pl_shard dealt_to;
 };
 

@@ -71,8 +71,8 @@ static struct pl_algorithm_step ring_gather(int n, int position, int round)
 }
 
 /*
- * If n is not a power of two, the first 2 * extra positions form pairs. The odd one of a pair sends its vector to the
- * even one, which takes part for both under the number position / 2 and sends the result back at the end.
+ * If n is not a power of two, the first 2 * extra positions form pairs. The odd position of a pair sends its vector to
+ * the even one, which takes part for both under the number position / 2 and sends the result back at the end.
  */
 struct fold {
     int power;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue of a world: posting, advancing, ending. Requests run one at a time, in the order of the posts. Those of a
- * streamed backend (backend.h) are given to it without waiting for earlier ones, and end in order.
+ * The queue of a world: posting, advancing, ending. Requests run one at a time, in the order of the posts. A streamed
+ * backend (backend.h) gets its requests without waiting for earlier ones, and they end in order.
  */
 #include "base/activity.h"
 #include "base/clock.h"

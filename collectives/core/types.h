@@ -313,9 +313,9 @@ void pl_late_done(struct pl_world *world);
 
 /**
  * Revoking a world (like MPI_Comm_revoke of ULFM) whose ranks have messages but no common memory. A rank whose world
- * has failed sends the error to the ranks 1, 2, 4, ... above it, with the number of the first collective that it takes
- * no part in. The worlds of these ranks fail too, and they relay the error. So all living ranks have received it after
- * at most ceil(log2 n) steps, even if some ranks are dead.
+ * has failed sends the error to the ranks whose numbers are 1, 2, 4, ... higher, with the number of the first
+ * collective that it takes no part in. Their worlds fail too, and they relay the error. So all living ranks have
+ * received it after at most ceil(log2 n) steps, even if some ranks are dead.
  */
 enum { PL_REVOKE_POLLS = 16 }; /* a probe costs as much as one or two polls of a request */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Compares the calls of device collectives: an allgather, over the host world, of the call of every rank. Internal to
- * collectives/.
+ * Compares the calls of device collectives: gathers the calls of all ranks on every rank, over the host world. Internal
+ * to collectives/.
  *
  * Cost     one allgather of 96 bytes per rank between the hosts' processes.
  * Threads  one at a time per world.

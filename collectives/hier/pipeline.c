@@ -297,8 +297,7 @@ static enum pl_status post_gather(struct pl_hier *h, const struct pl_collective 
     return pl_request_post(h->inside, &part, &chunk->gather, reterr);
 }
 
-/* Advances chunk number `number`. Its sum waits for those of earlier chunks, even if its scatter is found to have
- * ended first. */
+/* Advances chunk number `number`. Its sum waits for the sums of earlier chunks, even if its scatter ends first. */
 static enum pl_status move_chunk(struct pl_hier *h, const struct pl_collective *c, uint64_t number,
                                  struct pl_error *reterr)
 {

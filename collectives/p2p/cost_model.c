@@ -144,8 +144,8 @@ static double ns_per_byte(const struct pl_p2p *p2p)
 }
 
 /*
- * The time of a round with messages of `bytes`, interpolated between the timed sizes. Above them a byte costs no less
- * than on average: if messages of the last size but one were delayed, extrapolation would make bytes free.
+ * The time of a round with messages of `bytes`, interpolated between the timed sizes. Above these a byte costs at least
+ * the average: if messages of the second-largest size were delayed, extrapolation could make bytes free.
  */
 static double message_ns(const struct pl_p2p *p2p, double bytes)
 {
@@ -324,8 +324,8 @@ static enum pl_algorithm algorithm_for(const struct pl_p2p *p2p, const struct pl
 
 static uint64_t longest_block(const struct pl_p2p *p2p, const struct pl_collective *c)
 {
-    /* Equal on all ranks except in a ragged alltoall, where each pair has its own block length and the last segments
-     * are empty. */
+    /* The result is equal on all ranks except in a ragged alltoall: there each pair has its own block length, and the
+     * last segments may be empty. */
     uint64_t sent = pl_counts_max(c->counts, c->count, p2p->size);
     uint64_t received = c->recv_counts ? pl_counts_max(c->recv_counts, c->count, p2p->size) : 0;
 

@@ -66,7 +66,7 @@ static bool is_inline(enum pl_kind kind, uint64_t bytes)
     return bytes <= PL_SHM_INLINE_BYTES && kind != PL_ALLTOALL;
 }
 
-/* Writes this rank's two lists after its header; returns the largest count to one rank. */
+/* Writes this rank's two lists of counts after its header; returns the largest count to one rank. */
 static uint64_t fill_alltoall(const struct pl_shm *shm, struct pl_shm_header *header)
 {
     uint64_t *counts = pl_shm_alltoall_counts(header);

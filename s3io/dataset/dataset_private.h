@@ -133,7 +133,7 @@ struct pl_worker {
     void **rows;                     /* [field] */
 };
 
-/* Records of which the next one is chosen at random. Used by the thread whose turn it is. */
+/* The shuffle buffer: one of its records, chosen at random, comes next. Used by the thread whose turn it is. */
 struct pl_shuffle {
     struct pl_held *held;
     size_t count;
@@ -251,7 +251,7 @@ enum pl_status pl_trail_restore(struct pl_trail *trail, const struct pl_dataset 
 
 /* stream.c, store_many.c */
 
-/** Lists the objects of a stream that is not in Pipe Mode, unless that is done. PL_NOT_FOUND if there are none. */
+/** Lists the objects of a stream that is not in Pipe Mode, if that was not done. PL_NOT_FOUND if there are none. */
 enum pl_status pl_stream_list(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Returns the position of the stream: after the last record that it has returned. */

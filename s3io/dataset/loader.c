@@ -24,7 +24,7 @@ static void swap_held(struct pl_held *a, struct pl_held *b)
     *b = one;
 }
 
-/* Copies the record, which lies in the stream's memory, to its own. */
+/* Copies the record from the stream's memory to the memory of `held`. */
 static enum pl_status copy_record(struct pl_held *held, struct pl_error *reterr)
 {
     struct pl_record *record = &held->record;
@@ -316,7 +316,7 @@ static struct pl_batch_memory *take_spare(struct pl_dataset *dataset)
     return memory;
 }
 
-/* Appends a new batch to those that are made, under the lock. */
+/* Appends a new batch to the list of made batches, under the lock. */
 static void append(struct pl_batch_memory *memory)
 {
     struct pl_dataset *dataset = memory->dataset;

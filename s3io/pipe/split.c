@@ -25,7 +25,7 @@
 /* How often to look for a new rank and for a rank that opens its FIFO, because there is no event for them. */
 #define RANKS_NS (20 * PL_NS_PER_MS)
 #define OPEN_NS (10 * PL_NS_PER_MS)
-/* How long one wait for data or for a pipe lasts before ranks and signals are looked at. */
+/* How long a wait for data or for a pipe lasts before ranks and signals are checked. */
 #define LOOK_NS (200 * PL_NS_PER_MS)
 /* The longest wait for one of the two when there is no new data and a rank's pipe is full. */
 #define BOTH_NS (5 * PL_NS_PER_MS)

@@ -45,8 +45,8 @@ enum pl_status pl_split_new(const struct pl_split_options *options, struct pl_sp
  * PL_CANCELLED the ranks' FIFOs stay open, so that no rank takes their end for the end of the data: report the error,
  * then call pl_split_hold().
  *
- * Errors  PL_CANCELLED. PL_UNSUPPORTED: the data is in no format that can be cut into records. Those of the records'
- *         framing, with FIFO, record and byte; the data of a TFRecord is checked by its rank.
+ * Errors  PL_CANCELLED. PL_UNSUPPORTED: the data is in no format that can be cut into records. Errors of the records'
+ *         framing, with FIFO, record and byte. The data of a TFRecord is checked by its rank.
  */
 enum pl_status pl_split_run(struct pl_split *split, struct pl_error *reterr) PL_MUST_CHECK;
 

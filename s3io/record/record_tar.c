@@ -119,7 +119,7 @@ static enum pl_status set_name(struct headers *headers, const char *folder, size
     return PL_OK;
 }
 
-/* Takes one keyword of a pax header. An empty value means that the header itself has it. */
+/* Takes one keyword of a pax header. If its value is empty, the value in the member's own header counts. */
 static enum pl_status take_keyword(struct headers *headers, bool is_global, const char *keyword, size_t keyword_bytes,
                                    const char *value, size_t bytes, struct pl_error *reterr)
 {
@@ -177,7 +177,7 @@ static enum pl_status read_pax(struct headers *headers, bool is_global, const ch
     return PL_OK;
 }
 
-/* Describes the file or directory whose own header this is. */
+/* Describes a file or directory by its own header, which is the present one. */
 static enum pl_status describe(struct headers *headers, struct pl_error *reterr)
 {
     static const struct {

@@ -108,8 +108,8 @@ enum pl_status pl_credentials_reply_parse_sts(const char *text, size_t bytes, st
 void pl_credentials_reply_done(struct pl_credentials_reply *reply);
 
 /**
- * Returns whether a token may be sent to `url`: to any https host, else only to loopback addresses and the addresses of
- * the container services.
+ * Returns whether a token may be sent to `url`: any https host, or by http a loopback address or an address of the
+ * container services.
  */
 bool pl_credentials_reply_url_allowed(const char *url);
 

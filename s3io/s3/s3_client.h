@@ -34,7 +34,7 @@ struct pl_s3_options {
     const char *ca_bundle; /* AWS_CA_BUNDLE, profile; the system's certificates */
     struct pl_credentials_options credentials;
     unsigned connections; /* number of transfers at a time; 16 */
-    unsigned attempts;    /* AWS_MAX_ATTEMPTS; 8: attempts of one request without progress */
+    unsigned attempts;    /* AWS_MAX_ATTEMPTS; 8. Number of attempts of one request without progress */
     bool requester_pays;
     /* NULL for S3; otherwise the name of another AWS service in addresses and signatures. Then an operation's key is a
      * path, its bucket is "", and the endpoint comes from AWS_ENDPOINT_URL_<SERVICE>, AWS_ENDPOINT_URL, profile. */

@@ -67,7 +67,7 @@ struct pl_s3_stream {
 
     /* The state of planning; it belongs to the engine's thread. */
     size_t plan_object;
-    struct pl_s3_object plan_target; /* the object itself, after begin_object() */
+    struct pl_s3_object plan_target; /* the object with this index, after begin_object() */
     uint64_t plan_offset;
     bool plan_begun;                /* begin_object() has run for plan_object */
     bool plan_any;                  /* plan_object has a part */

@@ -99,9 +99,9 @@ enum pl_status pl_source_s3_open(struct pl_s3_client *client, const char *name, 
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Opens the object at `position` of a stream as a byte source, after those before it. They are read one after the other
- * while the stream fetches the next ones; if a source is closed early, the rest of its object is skipped. The stream
- * must outlive the source. `name` is copied.
+ * Opens the object at `position` of a stream as a byte source, after those before it. Objects are read one after the
+ * other while the stream fetches the next ones. If a source is closed early, the bytes left of its object are skipped.
+ * The stream must outlive the source. `name` is copied.
  */
 enum pl_status pl_s3_stream_source(struct pl_s3_stream *stream, size_t position, const char *name,
                                    struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;

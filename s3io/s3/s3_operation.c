@@ -28,7 +28,7 @@ static struct pl_s3_operation *of_request(struct pl_http_request *request)
     return PL_CONTAINER_OF(request, struct pl_s3_operation, request);
 }
 
-/* After a success: puts back what the retries took from the quota. */
+/* After a success: puts back the tokens that the retries took from the quota. */
 static void on_success(struct pl_s3_operation *operation)
 {
     pl_s3_retry_quota_put(&operation->client->retry_quota, operation->taken + 1);
