@@ -114,7 +114,7 @@ struct pl_collective {
     double prescale;  /* multiplies every input element first; integers are multiplied as double and truncated toward
                        * zero */
     double postscale; /* multiplies every output element last */
-    uint32_t divisor; /* AVERAGE divides sums by this; 0: by n */
+    uint32_t divisor; /* number by which AVERAGE divides sums; 0: by n */
     int root;
     uint64_t count;
     const uint64_t *counts;
@@ -122,12 +122,12 @@ struct pl_collective {
     const void *send;
     void *recv;
     enum pl_memory memory; /* kind of both buffers */
-    void *stream;          /* CUDA stream that orders device buffers; NULL for host memory */
+    void *stream;          /* CUDA stream after whose work device buffers are used; NULL for host memory */
     /* CUDA event: device buffers are used after it, and not after the work that `stream` has at the post. It must not
      * be recorded again until the request is done. NULL: none. */
     void *ready;
     const char *name; /* for messages and for error feedback; compared between ranks; may be NULL */
-    /* on CLOCK_MONOTONIC; 0: the world's timeout, counted from the first wait or test that finds it unfinished */
+    /* on CLOCK_MONOTONIC; 0: the world's timeout, counted from the first wait or test of the unfinished request */
     int64_t deadline_ns;
     struct pl_about about; /* for warnings; `about.subject` must live until the request is done */
 };

@@ -153,7 +153,7 @@ struct pl_event {
     uint64_t bytes; /* size of all elements that the counts name */
     int64_t posted_ns;
     int64_t started_ns; /* when all earlier collectives had ended */
-    int64_t ended_ns;   /* present time if the collective has not ended */
+    int64_t ended_ns;   /* when the collective ended; the present time if it has not ended */
     int64_t waited_ns;  /* how long this rank has waited for it */
     int rank;           /* global number of this rank: see pl_world_global_rank() */
     /* global number of the rank that this rank waited for when it last went to sleep; -1: it did not sleep, or
@@ -168,7 +168,7 @@ struct pl_event {
 /** A collective of the world of all ranks that this rank has just posted. */
 struct pl_posted {
     enum pl_kind kind;
-    const char *name;  /* 16 bytes, the unused ones 0; valid during the call */
+    const char *name;  /* name of 16 bytes, the unused ones 0; valid during the call */
     uint64_t sequence; /* as in struct pl_event */
     int64_t at_ns;
 };

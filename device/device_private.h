@@ -60,7 +60,7 @@ enum pl_status pl_device_event_record(struct pl_device *device, void *event, voi
 struct pl_device_event {
     struct pl_device *device;
     void *event;
-    void *stream;    /* stream that the event is recorded in, if it is marked */
+    void *stream;    /* stream in which the event was marked */
     uint64_t number; /* of two events marked in one stream, the later one has the higher number */
     size_t users;
     struct pl_device_event *next; /* next event without a user */

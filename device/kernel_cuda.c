@@ -28,7 +28,7 @@ struct pl_kernels {
 
 struct pl_device_pieces {
     struct pl_device *device;
-    struct pl_chunk *chunks; /* device memory */
+    struct pl_chunk *chunks; /* the list, in device memory */
     struct pl_chunk *pinned; /* pinned memory in which the list is filled */
     uint64_t room_chunks;
     uint64_t chunk_count;

@@ -157,7 +157,7 @@ struct pl_device {
     CUdevice number;
     CUcontext context;
     int urgent;                 /* the highest priority of a stream */
-    CUstream service;           /* stream for work that is waited for at once */
+    CUstream service;           /* stream for work that the caller waits for at once */
     int64_t service_timeout_ns; /* timeout of that work: longer than a working device needs to fill its own memory */
     pthread_mutex_t loading;    /* held while a thread loads the kernels */
     pthread_mutex_t order;      /* held while an event gets its number and is recorded */

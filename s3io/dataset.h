@@ -50,7 +50,7 @@ struct pl_dataset_options {
     /* 0: samples keep their order; above 0: each is chosen at random from a buffer of this many undecoded records */
     size_t shuffle_samples;
     bool shuffle_objects; /* read the objects in an order that depends on `seed` and the epoch; not in Pipe Mode */
-    uint64_t seed;        /* random choices depend on the seed and the epoch */
+    uint64_t seed;        /* seed of all random choices, which also depend on the epoch */
 
     struct pl_shard deal;  /* this rank among all ranks; a size of 0: it is the only rank */
     struct pl_shard local; /* this rank among the ranks of its host; needed for a channel that is sharded by key */
@@ -64,7 +64,7 @@ struct pl_dataset_options {
     /* Most batches that exist at a time: those made ahead and those that the program keeps; 0 means 64. If the program
      * keeps this many, pl_dataset_next() returns PL_LIMIT. */
     size_t max_batches;
-    int64_t timeout_ns; /* 0 means 5 minutes; longest wait for one record before PL_TIMEOUT */
+    int64_t timeout_ns; /* longest wait for one record, then PL_TIMEOUT; 0 means 5 minutes */
 
     /* Memory for rows of fixed shape, for example pinned memory for a GPU; NULL for pageable memory. Both may be called
      * by any thread, also after pl_dataset_close() for batches that were kept. */
@@ -85,8 +85,8 @@ struct pl_batch_memory;
 /** A batch. It belongs to the program until pl_batch_release(), also after pl_dataset_close(). */
 struct pl_batch {
     uint64_t epoch;
-    uint64_t index; /* number in the epoch, from 0 */
-    size_t samples; /* below batch_samples only in the last batch */
+    uint64_t index; /* number of the batch in the epoch, from 0 */
+    size_t samples; /* number of samples; below batch_samples only in the last batch */
     size_t field_count;
     const struct pl_batch_field *fields; /* in the order of the options */
     struct pl_batch_memory *memory;      /* only for the library */
@@ -95,8 +95,8 @@ struct pl_batch {
 /** The progress of the epoch that the program reads. */
 struct pl_dataset_progress {
     uint64_t epoch;
-    uint64_t samples;   /* samples given to the program */
-    uint64_t bytes;     /* bytes of these samples' records */
+    uint64_t samples;   /* number of samples given to the program */
+    uint64_t bytes;     /* number of bytes of these samples' records */
     uint64_t skipped;   /* number of corrupt pieces left out so far, with skip_corrupt */
     int64_t elapsed_ns; /* time since the start of the epoch; constant after its end */
     int64_t waited_ns;  /* part of this time in which the program waited for data */

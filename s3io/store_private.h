@@ -17,7 +17,7 @@ enum pl_status pl_object_list_add(struct pl_object_list *list, const char *key, 
 /** A plan: the objects that will be read, and their order. If only `list` is set: all of them, in the list's order. */
 struct pl_object_order {
     const struct pl_object_list *list; /* must outlive the order */
-    bool shuffle;                      /* an order that depends on `seed` and `epoch` */
+    bool shuffle;                      /* read the objects in an order that depends on `seed` and `epoch` */
     uint64_t seed, epoch;
     struct pl_shard deal; /* if its size is not 0: object i of the order is read if i mod `size` is `rank` */
     /* the first `first` of these objects are left out, and of the next one the bytes before `first_byte` */

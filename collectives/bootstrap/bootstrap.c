@@ -58,7 +58,7 @@ struct pl_packed_error pl_bootstrap_pack_error(const struct pl_error *error)
 
 /* First bytes of a message: whether a rank is known to have failed. */
 struct head {
-    int64_t failing_rank; /* the rank + 1; 0: no failed rank is known, and blocks follow */
+    int64_t failing_rank; /* number of a failed rank + 1; 0: none is known, and blocks follow */
 };
 
 /* The whole message if a rank has failed. */

@@ -41,7 +41,7 @@ struct pl_packed_error pl_bootstrap_pack_error(const struct pl_error *error);
 struct pl_locality {
     char host[64];   /* name of the host: for messages only, since two hosts may have equal names */
     char device[48]; /* "GPU-xxxxxxxx-..."; "" if the rank was given no device */
-    int32_t ordinal; /* the device's number in its process */
+    int32_t ordinal; /* number of the device in the rank's process */
 };
 
 /** A send or receive under way; `scratch` belongs to the transport. Zero-initialise. */

@@ -36,12 +36,12 @@ enum {
 struct pl_signature {
     uint64_t sequence;
     uint64_t count;       /* elements; for ragged kinds the sum of counts */
-    uint64_t counts_hash; /* hash of the counts if all ranks know all of them (allgather, reduce_scatter), else 0 */
+    uint64_t counts_hash; /* hash of the counts if all ranks know them all (allgather, reduce_scatter), else 0 */
     /* hash of both factors and the divisor; 0 if the collective is not scaled and its divisor is n */
     uint64_t scale_hash;
     uint64_t name_hash;
     uint64_t what; /* kind, dtype, op, flags in a byte each from the lowest, then the root in 32 bits */
-    char name[16]; /* the start of the name, NUL-padded: for messages only, though compared like the rest */
+    char name[16]; /* start of the name, padded with NULs: for messages, but compared too */
 };
 
 /**
@@ -81,7 +81,7 @@ struct pl_request {
     struct pl_request *older;      /* next one in the list of all requests of the world */
     struct pl_request *next;       /* next one in the queue, or in the list of unused requests */
     uint64_t *counts;              /* memory that collective.counts points to */
-    int64_t deadline_ns;           /* 0 until a wait reads the clock */
+    int64_t deadline_ns;           /* 0 until the deadline is set, when a wait first reads the clock */
     int64_t search_ns;             /* when to start the search for the rank that is late */
     int64_t posted_ns, started_ns; /* set only while an observer is installed */
     int64_t wait_began_ns;         /* when the present wait began; 0 while no call waits */
@@ -186,7 +186,7 @@ struct pl_backend {
      */
     void (*abort)(void *state, const struct pl_error *why);
 
-    /** The rank that `request` is waiting for, for messages; -1 if unknown. May be NULL. */
+    /** The rank that `request` waits for, which messages name; -1 if unknown. May be NULL. */
     int (*waits_for)(void *state, const struct pl_request *request);
 
     /**

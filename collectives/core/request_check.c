@@ -102,7 +102,7 @@ static enum pl_status measure(const struct pl_world *world, const struct pl_coll
             return pl_error_set(reterr, PL_INVALID, "counts and recv_counts differ for the rank itself");
         }
         ret->in_place_send = 0;
-        total = c->counts ? 0 : ret->send; /* with lists, each rank has its own sums and does not know the others */
+        total = c->counts ? 0 : ret->send; /* with lists, each rank's sums differ and the others do not know them */
         break;
     case PL_BARRIER:
         break;

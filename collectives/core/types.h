@@ -102,12 +102,12 @@ struct pl_world_backend {
 };
 
 struct pl_topology {
-    int *host_of;                   /* [size] */
+    int *host_of;                   /* [size]: number of each rank's host */
     int *local_of;                  /* [size]: number of each rank among the ranks of its host */
     pid_t *pid_of;                  /* [size]: process of each rank; 0 on other hosts */
     int *order;                     /* [size]: order[i] is the rank at position i of a ring */
-    int *global_ranks;              /* [size]: see pl_world_global_rank() */
-    struct pl_locality *localities; /* [size] */
+    int *global_ranks;              /* [size]: global rank of each rank, see pl_world_global_rank() */
+    struct pl_locality *localities; /* [size]: where each rank runs */
     int hosts;
     int local_size; /* number of ranks on this rank's host */
     bool homogeneous;
@@ -154,7 +154,7 @@ struct pl_world {
     bool owns_bootstrap;
     int rank;
     int size;
-    unsigned part;  /* see pl_event */
+    unsigned part;  /* number of the sub-world: see pl_event */
     bool is_subset; /* some ranks of the job are not in this world */
     struct pl_device *device;
     /* world of the same ranks without devices, for data that the hosts exchange; NULL unless there are several ranks

@@ -22,7 +22,7 @@ struct pl_call_comparison {
     struct pl_call_comparison *next; /* next comparison in the list of unused ones */
     struct pl_request *gather;       /* request of the host world; NULL: all ranks have answered */
     struct pl_call_record own;
-    struct pl_call_record records[]; /* [size], valid when all ranks have answered */
+    struct pl_call_record records[]; /* [size]: calls of all ranks; valid when all have answered */
 };
 
 /** State that a backend keeps between calls; zero-initialise. */

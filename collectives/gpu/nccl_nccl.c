@@ -57,7 +57,7 @@ struct nccl {
     void *barrier_scratch; /* device memory that a barrier reduces */
     int rank;
     int size;
-    int *comm_rank_of;   /* [size]: a rank's number in the communicator */
+    int *comm_rank_of;   /* [size]: each rank's number in the communicator */
     bool identity_order; /* whether comm_rank_of[r] is r for all ranks */
 
     struct pl_request *queued;        /* first request that is posted but not given to NCCL yet */
@@ -459,11 +459,11 @@ static void cancel(void *state, struct pl_request *request)
 
     if (!n->aborted) {
         n->aborted = true;
-        if (n->size > 1) { /* first, because an abort may take seconds */
+        if (n->size > 1) { /* revoke first, because an abort may take seconds */
             pl_request_revoke_world(n->world->host_world, &n->world->failure);
         }
         pl_gpu_nccl_abort(&n->library);
-        /* the query records work that hangs on the device */
+        /* the query makes the device report work that hangs */
         (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_QUERY_NS), NULL);
     }
     pl_device_event_release(PL_TAKE(*pl_stream_events_event_of(request)));

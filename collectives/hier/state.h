@@ -40,8 +40,8 @@ struct pl_hier {
     struct pl_world *world;
     struct pl_world *inside;
     struct pl_world *between; /* NULL on ranks that are not in it */
-    int *inside_ranks;        /* [local_size]: ranks in `world` */
-    int *between_ranks;       /* [hosts]: ranks in `world` */
+    int *inside_ranks;        /* [local_size]: rank in `world` of each rank of `inside` */
+    int *between_ranks;       /* [hosts]: rank in `world` of each rank of `between` */
     int local_rank;
     int local_size;
     int hosts;
@@ -61,9 +61,9 @@ struct pl_hier {
     struct pl_hier_chunk chunks[PL_HIER_AHEAD + 1];
     uint64_t chunk_elems;
     uint64_t chunk_count;
-    uint64_t scattered;               /* chunks whose scatter was posted */
-    uint64_t sent;                    /* chunks whose sum was posted */
-    uint64_t gathered;                /* chunks whose gather was posted */
+    uint64_t scattered;               /* number of chunks whose scatter was posted */
+    uint64_t sent;                    /* number of chunks whose sum was posted */
+    uint64_t gathered;                /* number of chunks whose gather was posted */
     struct pl_deferred_error failure; /* failure of a request in a sub-world */
 };
 

@@ -186,12 +186,12 @@ static double cost_ns(const struct pl_p2p *p2p, enum pl_algorithm algorithm, int
         for (int parts = 2; parts <= positions; parts *= 2) {
             cost += 2 * message_ns(p2p, bytes / parts);
         }
-        /* It sends as many bytes as a ring, but in messages of very different sizes: 0.86 of the ring's rate was
+        /* Halving sends as many bytes as a ring, but in messages of very different sizes: 0.86 of the ring's rate was
          * measured between four hosts. */
         return cost / 0.86;
     case PL_ALGORITHM_DOUBLING:
-        /* It has the fewest messages; other algorithms must gain more than the difference between two measurements
-         * of a link. */
+        /* Doubling has the fewest messages. Other algorithms must gain more than the difference between two
+         * measurements of a link. */
         return (rounds + (power ? 0 : 1)) * message_ns(p2p, bytes) * 0.9;
     default:
         return 2 * (n - 1) * message_ns(p2p, bytes / n);
@@ -368,7 +368,7 @@ void pl_p2p_plan(struct pl_p2p *p2p, const struct pl_collective *c)
     /* On a short link a rendezvous costs little, and its data may be received without a copy. */
     p2p->piece_bytes = wanted <= 0 && is_long_link(p2p) ? MESSAGE_MOST_BYTES : SEGMENT_MOST_BYTES;
     if (c->kind == PL_ALLTOALL) {
-        message_bytes = most;                  /* not by the counts: each rank knows only its own */
+        message_bytes = most;                  /* independent of the counts, because each rank knows only its own */
         p2p->piece_bytes = SEGMENT_MOST_BYTES; /* one piece, so that a message of another length is noticed */
     }
     message_bytes = wanted > 0 ? (uint64_t)wanted : message_bytes;

@@ -40,8 +40,8 @@ struct pl_shm_control {
 
 /** Progress counters of one rank; they never decrease. */
 struct pl_shm_counters {
-    _Alignas(128) _Atomic uint64_t staged; /* rounds whose data is in staging memory */
-    _Atomic uint64_t consumed;             /* rounds in which the data of all others was used */
+    _Alignas(128) _Atomic uint64_t staged; /* number of rounds whose data is in staging memory */
+    _Atomic uint64_t consumed;             /* number of rounds in which the data of all others was used */
     /* zero-copy: number of the last collective whose buffers this rank does not access any more */
     _Atomic uint64_t done;
     _Atomic uint32_t left; /* whether the rank has freed its world */
@@ -55,15 +55,15 @@ struct pl_shm_buffers {
     uint32_t recv_span;
     uint64_t send_offset;
     uint64_t recv_offset;
-    uint64_t longest; /* alltoall: largest count to one rank */
+    uint64_t longest; /* alltoall: the rank's largest count to one rank */
 };
 
 /** A rank's description of one collective. */
 struct pl_shm_descriptor {
     uint64_t hash;  /* hash of the signature */
-    uint64_t bytes; /* bytes that this rank sends */
+    uint64_t bytes; /* number of bytes that this rank sends */
     union {
-        unsigned char data[PL_SHM_INLINE_BYTES]; /* if bytes <= PL_SHM_INLINE_BYTES, except for alltoall */
+        unsigned char data[PL_SHM_INLINE_BYTES]; /* the data if bytes <= PL_SHM_INLINE_BYTES, except for alltoall */
         struct pl_shm_buffers at;
     } in;
 };
@@ -73,7 +73,7 @@ struct pl_shm_descriptor {
  * cache line.
  */
 struct pl_shm_header {
-    _Alignas(128) _Atomic uint64_t sequence; /* published last */
+    _Alignas(128) _Atomic uint64_t sequence; /* number of the collective; published last */
     struct pl_shm_descriptor descriptor;
     struct pl_signature signature;
 };
@@ -97,15 +97,15 @@ struct pl_shm_op {
     struct pl_reduction reduction;
     uint64_t sequence;
     uint64_t hash;    /* hash of this rank's signature */
-    uint64_t differs; /* not 0: the hash of a header differs from this rank's */
+    uint64_t differs; /* not 0 if a header's hash differs from this rank's */
     uint64_t most;    /* largest data size in the headers read so far */
     size_t elem_bytes;
     uint64_t part_elems; /* staged: elements of one rank's part in a round; one-to-all kinds: elements of a round */
     uint64_t rounds;
     uint64_t staged, consumed, finished;
-    uint64_t at_elems; /* zero-copy: elements of this rank's share that are done */
+    uint64_t at_elems; /* zero-copy: number of elements of this rank's share that are done */
     bool worked;       /* zero-copy: this rank has done its share */
-    int seen;          /* PL_SHM_HEADERS: headers of lower ranks were read; PL_SHM_ZERO_COPY: lower ranks are done */
+    int seen;          /* PL_SHM_HEADERS: lower ranks' headers were read; PL_SHM_ZERO_COPY: lower ranks are done */
     int waits_for;
 };
 
@@ -124,10 +124,10 @@ struct pl_shm {
     uint64_t rounds_base; /* number of rounds of all staged collectives so far */
     struct pl_shm_op op;
 
-    const void **sources; /* [size] */
-    void **dests;         /* [size] */
-    uint64_t *send_displ; /* [size + 1] */
-    uint64_t *recv_displ; /* [size + 1] */
+    const void **sources; /* [size]: one address per rank */
+    void **dests;         /* [size]: one address per rank */
+    uint64_t *send_displ; /* [size + 1]: where each rank's block begins in the send buffer, in elements */
+    uint64_t *recv_displ; /* [size + 1]: where each rank's block begins in the recv buffer, in elements */
 
     struct pl_shm_span *spans;
     size_t span_count, span_capacity;

@@ -278,8 +278,8 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     size_t align = alignment_of(piece_bytes);
     struct pl_shm_region region = {.piece_bytes = (piece_bytes + align - 1) / align * align};
     PL_AUTO_CLOSE int fd = -1;
-    PL_AUTO_CLOSE int socket_fd = -1; /* rank 0 listens on its own; other ranks open theirs before rank 0 waits for
-                                       * it */
+    PL_AUTO_CLOSE int socket_fd = -1; /* rank 0 listens on it; other ranks open theirs before rank 0 waits for them to
+                                       * connect */
     PL_AUTO_FREE struct region_record *all = NULL;
     struct region_record mine;
     struct pl_error error = PL_ERROR_NONE;

@@ -166,7 +166,7 @@ static enum pl_status set_up(struct pl_dataset *dataset, struct pl_error *reterr
                                     : PL_OK;
 }
 
-/* Makes a dataset of its stream and decoder, which it owns on success. */
+/* Makes a dataset from a stream and a decoder. On success it owns both. */
 static enum pl_status make(struct pl_stream *stream, struct pl_decoder *decoder,
                            const struct pl_dataset_options *options, struct pl_dataset **ret_dataset,
                            struct pl_error *reterr)

@@ -50,7 +50,7 @@ struct pl_stream {
 /* Where a record begins, or where a stream goes on. */
 struct pl_stream_place {
     uint64_t index;        /* number of the record in the whole epoch */
-    uint64_t object;       /* number of its object in the epoch's order */
+    uint64_t object;       /* number of the record's object in the epoch's order */
     uint64_t number;       /* number of the record in its object */
     uint64_t offset_bytes; /* where the record's framing begins in the object, after decompression */
 };
@@ -100,13 +100,13 @@ struct pl_held {
 /* The elements of varying fields that chunks of records have, one chunk after the other. */
 struct pl_piece {
     size_t rows;
-    struct pl_varying *varying; /* [field] */
+    struct pl_varying *varying; /* [field]: elements of each varying field */
 };
 
 /* A batch in the making, made, or kept by the program. */
 struct pl_batch_memory {
     struct pl_dataset *dataset;
-    struct pl_batch_memory *next; /* in the list of made batches, or of spare ones */
+    struct pl_batch_memory *next; /* next in the list of made batches, or in the list of spare ones */
     struct pl_batch_field *fields;
     struct pl_varying *varying; /* [field]: elements of the whole batch */
     struct pl_piece *pieces;    /* [batch_samples]: `piece_count` pieces, until the batch is whole */
@@ -118,7 +118,7 @@ struct pl_batch_memory {
     uint64_t bytes;
     uint64_t skipped;
     size_t unfinished; /* number of chunks that are being decoded */
-    bool is_closed;    /* no more chunks begin */
+    bool is_closed;    /* no more chunks begin in this batch */
     bool is_ready;     /* the program can have it */
     bool ends_epoch;   /* the epoch ends behind this batch, which may be empty */
     struct pl_step step;
@@ -128,9 +128,9 @@ struct pl_batch_memory {
 struct pl_worker {
     struct pl_dataset *dataset;
     pthread_t thread;
-    struct pl_held *held;            /* [PL_CHUNK_RECORDS]: the chunk */
+    struct pl_held *held;            /* [PL_CHUNK_RECORDS]: records of the chunk */
     struct pl_window_buffer *window; /* with the chunk's records until the next turn; NULL: all were copied */
-    void **rows;                     /* [field] */
+    void **rows;                     /* [field]: where each row is written */
 };
 
 /* The shuffle buffer: one of its records, chosen at random, comes next. Used by the thread whose turn it is. */
@@ -143,7 +143,7 @@ struct pl_shuffle {
 };
 
 struct pl_dataset {
-    struct pl_dataset_options options; /* without its strings */
+    struct pl_dataset_options options; /* the options without their strings */
     struct pl_stream *stream;
     struct pl_decoder *decoder;
     size_t fields;
@@ -158,7 +158,7 @@ struct pl_dataset {
     struct pl_worker *workers;
     unsigned running; /* number of threads that were started */
 
-    /* the program's side */
+    /* the state of the program's side */
     int64_t start_ns; /* 0 before the first epoch */
     uint64_t first;   /* the epoch that the program has started, from which options.epochs counts */
     struct pl_dataset_progress progress;

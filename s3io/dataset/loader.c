@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPARE_BYTES = 64 << 10 }; /* memory for a record that is kept although the record is much shorter */
+enum { SPARE_BYTES = 64 << 10 }; /* memory up to this size is kept for a much shorter record */
 
 static void swap_held(struct pl_held *a, struct pl_held *b)
 {
@@ -227,7 +227,7 @@ static void fail(struct pl_dataset *dataset, uint64_t sequence, size_t row, cons
         dataset->synced.failed_sequence = sequence;
         dataset->synced.failed_row = row;
         dataset->synced.error = *error;
-        dataset->synced.error.retryable = false; /* the dataset is over, also after a deadline */
+        dataset->synced.error.retryable = false; /* the dataset has ended, also after a deadline */
     }
 }
 

@@ -140,7 +140,7 @@ static enum pl_status next_file(struct pl_stream *stream, struct pl_error *reter
     return PL_OK;
 }
 
-/* Sets `name` to the name of an object, which `object` numbers in the order of the epoch. */
+/* Sets `name` to the name of the object with the number `object` in the order of the epoch. */
 static enum pl_status name_object(const struct pl_stream *stream, uint64_t epoch, uint64_t object, struct pl_text *name,
                                   struct pl_error *reterr)
 {
@@ -375,7 +375,7 @@ static enum pl_status make(const struct pl_channel *channel, const struct pl_str
     pthread_mutex_init(&stream->mutex, NULL);
     stream->options = *options;
     if (channel->is_dealt && options->compression != PL_COMPRESSION_NONE) {
-        stream->options.compression = PL_COMPRESSION_AUTO; /* FIFOs of ranks have plain records of compressed data */
+        stream->options.compression = PL_COMPRESSION_AUTO; /* a rank's FIFO has decompressed records */
     }
     stream->channel = *channel;
     stream->name = pl_memory_string(channel->name, reterr);

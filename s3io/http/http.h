@@ -62,9 +62,9 @@ struct pl_http_request {
     size_t body_bytes;
     bool direct;               /* use no proxy: for link-local services */
     bool plain_allowed;        /* permit http:// in addition to https:// */
-    bool long_timeout;         /* the server may be silent for twenty times as long, and slow */
+    bool long_timeout;         /* the server may be slow, and silent for twenty times the stall time */
     int64_t start_ns;          /* do not start before this time; 0 means at once */
-    int64_t deadline_ns;       /* the request ends at this time */
+    int64_t deadline_ns;       /* the request ends at this time at the latest */
     struct pl_text *head_text; /* gets the lines of the final response's head; may be NULL */
 
     /* The results. */

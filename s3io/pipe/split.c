@@ -46,7 +46,7 @@ struct pl_split {
     struct rank *ranks;
     uint32_t count, size; /* number of ranks here, and of all ranks to which records are dealt */
     int32_t *local_of;    /* [size]: local rank of each rank, or NOBODY */
-    struct pollfd *polls; /* [count + 1] */
+    struct pollfd *polls; /* [count + 1]: the ranks' FIFOs and the stop descriptor */
     uint64_t epoch;       /* epoch of the ranks */
     uint64_t opened;      /* number of the platform's FIFOs opened so far */
     struct pl_record_reader *reader;

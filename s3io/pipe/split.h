@@ -24,12 +24,12 @@
 #include "s3io/channel.h"
 
 struct pl_split_options {
-    const struct pl_channel *channel; /* its path is the platform's */
+    const struct pl_channel *channel; /* the channel; its path is that of the platform's FIFOs */
     const char *directory;
     /* Path of a file with the number of the platform's FIFOs opened so far. The ranks' epoch 0 reads the FIFO of this
      * number, so that a program that starts again goes on with the next one. NULL: no file. */
     const char *opened_path;
-    bool is_csv;     /* text is CSV: a line end inside quotes belongs to the record */
+    bool is_csv;     /* text data is CSV: a line end inside quotes belongs to the record */
     int cancel_fd;   /* stop when this descriptor is readable; it must be set */
     int64_t hold_ns; /* see pl_split_hold(); 0: ten seconds */
 };

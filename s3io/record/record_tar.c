@@ -37,7 +37,7 @@ struct headers {
     uint64_t offset_bytes; /* offset of `data` in the source */
     size_t at;             /* offset of the present header in `data` */
     struct pl_record_tar_member *member;
-    bool has_name, has_bytes, is_sparse; /* pax or GNU headers said so */
+    bool has_name, has_bytes, is_sparse; /* whether a pax or GNU header has set this */
     uint64_t bytes;
 };
 

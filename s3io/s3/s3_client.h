@@ -88,7 +88,7 @@ struct pl_s3_upload_options {
     /* 0 means 16 MiB, or more if `size_bytes` needs it. At most a fourth of the budget, unless 10,000 parts need
      * more */
     uint64_t part_bytes;
-    bool no_checksums; /* for servers that refuse x-amz-checksum-crc32c */
+    bool no_checksums; /* send no checksums: for servers that refuse x-amz-checksum-crc32c */
     /* headers with which the object is written, or NULL; they must outlive the call */
     const struct pl_s3_headers *headers;
     /* Callbacks on the caller's thread; each may be NULL. */

@@ -33,7 +33,7 @@ static const uint64_t most_part_bytes = UINT64_C(4) << 20;
 struct part {
     struct pl_s3_operation operation;
     struct pl_s3_stream *stream;
-    size_t object; /* its position in the order */
+    size_t object; /* position of the object in the order */
     struct pl_s3_object target;
     uint64_t offset, bytes; /* position and length in the object; `bytes` is an upper bound until the size is known */
     unsigned char **blocks; /* the part's bytes; valid up to `filled` */
@@ -57,7 +57,7 @@ struct pl_s3_stream {
     struct pl_s3_client *client;
     struct pl_s3_order order;
     struct pl_s3_stream_options options;
-    unsigned char *buffer; /* `block_count` blocks */
+    unsigned char *buffer; /* memory of `block_count` blocks */
     size_t block_bytes, block_count;
     size_t part_blocks;          /* most blocks of one part */
     unsigned char **block_table; /* `part_blocks` pointers for each slot */
