@@ -23,7 +23,7 @@ struct pl_text;
  *
  * Under MPI, no rank should free a sub-world before it is idle on all its ranks: end its use with a barrier there.
  * Otherwise a rank may fail in it after others have freed it, and its error message may reach a sub-world that those
- * ranks make later; that one then fails without a reason of its own.
+ * ranks make later. Then that sub-world fails without a reason of its own.
  *
  * Errors      PL_INVALID (empty list, rank out of range or listed twice, caller not in it) and those of pl_world_new().
  *             If a rank has not come, then under MPI `parent` has failed as well: its ranks are desynchronised.

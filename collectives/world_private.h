@@ -69,7 +69,7 @@ void pl_world_place_error(const struct pl_world *world, const struct pl_device *
 enum pl_status pl_world_new_twin(struct pl_world *parent, struct pl_device *device, int64_t deadline_ns,
                                  struct pl_world **ret_world, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** pl_world_new_sub() whose ranks wait for each other until `deadline_ns`, or the parent's own if it is earlier. */
+/** As pl_world_new_sub(); ranks wait for each other until `deadline_ns`, or the parent's own if it is earlier. */
 enum pl_status pl_world_new_sub_until(struct pl_world *parent, const int *ranks, int count, int64_t deadline_ns,
                                       struct pl_world **ret_world, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -94,7 +94,7 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
 
 /**
  * Make a request of `collective` that is started again and again (MPI: a persistent collective): it is checked and
- * described once. An ALLREDUCE that is not adasum, or an ALLGATHER without counts. Starts nothing.
+ * described once. It must be an ALLREDUCE that is not adasum, or an ALLGATHER without counts. Starts nothing.
  *
  * Errors  PL_INVALID, PL_UNSUPPORTED, PL_MEMORY.
  */
@@ -165,7 +165,7 @@ struct pl_event {
     const char *about;
 };
 
-/** A collective of the world of all ranks that this rank has just posted. */
+/** A collective that this rank has just posted to the world of all ranks. */
 struct pl_posted {
     enum pl_kind kind;
     const char *name;  /* name of 16 bytes, the unused ones 0; valid during the call */
@@ -210,8 +210,8 @@ enum pl_status pl_ranks_check(const char *what, const int *ranks, int count, int
 /* A world in which every rank has a GPU if the hosts have GPUs. */
 
 /**
- * pl_world_new(), with a GPU for each rank: chosen over the ranks of each host (device/choose.h) and opened; this
- * process is bound to the CPUs near it. `wanted` has the form of the setting `device`, and NULL means that setting.
+ * As pl_world_new(), with a GPU for each rank: the ranks of a host choose (device/choose.h), each opens its GPU and
+ * binds its process to the CPUs near it. `wanted` has the form of the setting `device`; NULL means this setting.
  * `*ret_device` is NULL if no device is used. The caller owns the device and closes it after the world.
  *
  * Collective  yes. If one rank fails, all fail.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The list of all kernels: each line makes one, on devices and in the tests. Private to device/ and its tests. */
+/** The list of all kernels: each line defines one, for devices and for tests. Private to device/ and its tests. */
 #ifndef PL_DEVICE_KERNEL_LIST_H
 #define PL_DEVICE_KERNEL_LIST_H
 

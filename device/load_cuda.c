@@ -21,7 +21,7 @@ enum { NEEDED_VERSION = PL_KERNELS_TOOLKIT / 1000 * 1000 };
 
 static const char not_built[] = "this program was built without CUDA";
 
-/* A program without kernels could use a GPU for nothing but copies: it works on host memory. */
+/* Without kernels a GPU could only copy data, so a program without kernels works on host memory. */
 bool pl_device_is_built(void)
 {
     return PL_KERNELS_TOOLKIT > 0;

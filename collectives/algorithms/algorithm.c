@@ -100,7 +100,7 @@ static int unfolded(const struct fold *fold, int number)
     return number < fold->extra ? 2 * number : number + fold->extra;
 }
 
-/* The round of the pairs; `back` returns results. Positions above the pairs are idle. */
+/* A step of the round in which pairs exchange; it returns results if `back`. Positions above the pairs are idle. */
 static struct pl_algorithm_step fold_step(const struct fold *fold, int position, int blocks, bool back)
 {
     struct pl_algorithm_step step = idle;

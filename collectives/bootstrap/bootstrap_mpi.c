@@ -282,8 +282,7 @@ static enum pl_status split(void *context, const int *ranks, int count, enum pl_
     }
     MPI_Comm_group(endpoint->comm, &all);
     MPI_Group_incl(all, count, ranks, &group);
-    code = MPI_Comm_create_group(endpoint->comm, group, (int)tag, &comm); /* threads call it at once, with different
-                                                                           * tags */
+    code = MPI_Comm_create_group(endpoint->comm, group, (int)tag, &comm); /* threads may call it with different tags */
     MPI_Group_free(&group);
     MPI_Group_free(&all);
     if (code != MPI_SUCCESS) {

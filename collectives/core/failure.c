@@ -11,7 +11,7 @@
 #include <string.h>
 
 static const int64_t BEFORE_LONGEST_NS = 10 * PL_NS_PER_S;
-/* A rank that is asked first answers with the rank that it waits for, and later with what it has learned by asking. */
+/* When to ask again: a rank answers first with the rank that it waits for, later with what it has learned by asking. */
 static const int64_t ASK_AGAIN_NS = 50 * PL_NS_PER_MS;
 
 _Static_assert(sizeof(struct pl_late_message) <= PL_TRANSPORT_LATE_BYTES, "a message fits in its buffer");
@@ -128,7 +128,7 @@ void pl_late_done(struct pl_world *world)
 
 enum { DISTANCES_MOST = 31 };
 
-/* A rank that waits takes a message within one sleep and some round trips; a rank that is dead or computes does not. */
+/* How long messages may take to leave. A waiting rank takes them soon; a rank that is dead or computes does not. */
 static const int64_t LEAVE_NS = 250 * PL_NS_PER_MS;
 
 _Static_assert(sizeof(struct pl_revoke) <= PL_TRANSPORT_REVOKE_BYTES, "a revoke message fits in its buffer");

@@ -13,7 +13,7 @@
 #include <string.h>
 
 static const int64_t NAP_SHORTEST_NS = 50 * PL_NS_PER_US;
-/* the segments under way keep a link of 1 Gbit/s busy for some milliseconds */
+/* nap while data moves: the segments under way keep a link of 1 Gbit/s busy for some milliseconds */
 static const int64_t NAP_MOVING_NS = 100 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
 /* How long the thread stays awake after the last request, so that a program that posts again soon need not wake it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * NCCL, loaded at run time, and one communicator of it. Internal to collectives/.
+ * NCCL, loaded at run time, and one NCCL communicator. Internal to collectives/.
  *
  * Errors   PL_LIBRARY with PL_DOMAIN_NCCL and NCCL's text.
  * Threads  one at a time per communicator.

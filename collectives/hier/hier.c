@@ -152,7 +152,7 @@ static enum pl_status make_sub_worlds(struct pl_hier *h, struct pl_error *reterr
         PL_TRY(pl_world_new_internal(h->world, h->between_ranks, h->hosts, &h->between, reterr));
         h->between->can_revoke = false;
     }
-    h->inside->can_revoke = false; /* a rank in this wait also polls the whole world, which gets revoke messages */
+    h->inside->can_revoke = false; /* ranks that wait in it also poll the whole world, which gets revoke messages */
     return PL_OK;
 }
 

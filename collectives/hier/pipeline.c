@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One hierarchical collective: in stages if it is small or has a root, else as a pipeline of chunks:
+ * One hierarchical collective: in stages if it is small or has a root, otherwise as a pipeline of chunks:
  *
  *     inside   scatter 0   scatter 1   gather 0   scatter 2   gather 1   gather 2
  *     between              sum 0       sum 1                  sum 2
@@ -81,9 +81,9 @@ static void finish_sums(const struct pl_hier *h, const struct pl_collective *c, 
 }
 
 /*
- * Names the sum between hosts of the elements from `at`, and compresses it if the whole is compressed. The rounding
- * error is kept by the hash of the collective's name and the position, so that chunks do not share it. `name` must last
- * until the post.
+ * Names the sum of the elements from `at` between hosts, and compresses it if the whole collective is compressed. The
+ * rounding error is kept by name, which is the hash of the collective's name and the position, so that chunks do not
+ * share it. `name` must last until the post.
  */
 static void name_sum(const struct pl_hier *h, const struct pl_collective *c, uint64_t at, char name[NAME_BYTES],
                      struct pl_collective *part)

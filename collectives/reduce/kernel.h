@@ -76,7 +76,7 @@ static inline void pl_kernel_reduce(const struct pl_kernel *kernel, const struct
     kernel->reduce(reduction, dest, dests, source, sources, count_elems);
 }
 
-/** Copy without overlap. */
+/** Copy `bytes` bytes; the buffers do not overlap. */
 static inline void pl_kernel_copy(const struct pl_kernel *kernel, void *dest, const void *source, size_t bytes,
                                   enum pl_kernel_store store)
 {

@@ -81,7 +81,7 @@ struct pl_shm_header {
 _Static_assert(offsetof(struct pl_shm_header, signature) == PL_SHM_LINE_BYTES,
                "a small collective moves one line per rank");
 
-/** A region of pl_arena_alloc(). */
+/** A span: the memory of one pl_arena_alloc() call, with a piece for each rank. */
 struct pl_shm_span {
     uint32_t number; /* number of the pl_arena_alloc() call, from 1, equal on all ranks */
     struct pl_shm_region region;

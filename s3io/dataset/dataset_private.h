@@ -103,7 +103,7 @@ struct pl_piece {
     struct pl_varying *varying; /* [field]: elements of each varying field */
 };
 
-/* A batch in the making, made, or kept by the program. */
+/* A batch: in the making, made, or kept by the program. */
 struct pl_batch_memory {
     struct pl_dataset *dataset;
     struct pl_batch_memory *next; /* next in the list of made batches, or in the list of spare ones */

@@ -38,8 +38,8 @@ struct pl_http_task {
 struct pl_http_request;
 
 /**
- * Callbacks of a request. Only `done` may call pl_http_cancel() or free the request: from then on it belongs to its
- * owner.
+ * Callbacks of a request. Only `done` may call pl_http_cancel() or free the request: from this call on the request
+ * belongs to its owner again.
  */
 struct pl_http_handler {
     /* The head of the final response is complete. An error that it returns ends the transfer. May be NULL. */

@@ -66,7 +66,7 @@ enum pl_status pl_feeder_open_epochs(const struct pl_feeder_epochs *epochs, cons
 /**
  * Feeds one epoch: makes its FIFO (and, unless `late`, the FIFO of the next epoch), waits for a reader, writes
  * everything, and removes the FIFO. After an error in the middle of the epoch, other than PL_CANCELLED, the FIFO stays
- * open for writing, so that its reader does not take the end of the FIFO for the end of the data: tell of the error,
+ * open for writing, so that its reader does not take the end of the FIFO for the end of the data: report the error,
  * then call pl_feeder_hold().
  *
  * Errors  PL_TIMEOUT: no reader came, or it stopped reading. PL_CANCELLED. The errors of reading the store.

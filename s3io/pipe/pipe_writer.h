@@ -40,7 +40,7 @@ enum pl_status pl_pipe_writer_init(struct pl_pipe_writer *writer, bool copy, str
 enum pl_status pl_pipe_writer_open(struct pl_pipe_writer *writer, const char *path,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns where the next bytes go, at most `*ret_bytes`, at least 1. The caller adds their number to `filled`. */
+/** Returns where the next bytes go; there is room for `*ret_bytes`, at least 1. The caller adds them to `filled`. */
 static inline unsigned char *pl_pipe_writer_room(const struct pl_pipe_writer *writer, size_t *ret_bytes)
 {
     *ret_bytes = PL_PIPE_CHUNK_BYTES - writer->filled;

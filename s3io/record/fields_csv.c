@@ -8,7 +8,7 @@
 
 enum { MOST_NUMBER_BYTES = 128, MOST_DIGITS = 15, MOST_POWER = 22 };
 
-/* A column: its text inside the quotes, in which a quote is doubled. */
+/* A column: its text without the enclosing quotes; a quote in the text is doubled. */
 struct column {
     const char *text;
     size_t bytes;

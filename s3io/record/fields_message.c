@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Bytes of the message. */
+/* A part of the message. */
 struct view {
     const unsigned char *data;
     size_t bytes;

@@ -61,7 +61,7 @@ static inline bool pl_field_is_integer(enum pl_dtype type)
     return type == PL_BOOL || (!pl_dtype_is_float(type) && type < PL_DTYPE_COUNT);
 }
 
-/** Sets PL_INVALID: what was found for the field, and what is expected. */
+/** Sets PL_INVALID; the text tells what was found for the field and what was expected. */
 enum pl_status pl_field_unexpected(const struct pl_decoder_field *field, struct pl_error *reterr, const char *format,
                                    ...) PL_PRINTF(3, 4);
 

@@ -298,7 +298,7 @@ static enum pl_status next_member(struct pl_record_reader *reader, size_t at, in
     }
 }
 
-/* Notes a sample's key, or an extension in it, behind the `*used` bytes that were noted. */
+/* Appends a sample's key, or one of its extensions, to the `*used` bytes noted so far. */
 static enum pl_status note(struct pl_record_reader *reader, size_t *used, const char *text, size_t bytes,
                            struct pl_error *reterr)
 {

@@ -77,9 +77,9 @@ enum pl_status pl_s3_stream_next(struct pl_s3_stream *stream, int64_t deadline_n
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * PL_CORRUPT if `checksum`, over all bytes of the object, differs from `wanted`. A checksum of kind NONE matches
- * everything. For readers that begin at a later byte and have the bytes before it. A stream that begins at byte 0
- * checks this itself.
+ * Returns PL_CORRUPT if `checksum`, over all bytes of the object, differs from `wanted`. A checksum of kind NONE
+ * matches everything. It is for readers that begin at a later byte and have the bytes before it. A stream that begins
+ * at byte 0 checks this itself.
  */
 enum pl_status pl_s3_check_whole(const struct pl_s3_object *object, const struct pl_checksum *checksum,
                                  const struct pl_checksum *wanted, struct pl_error *reterr) PL_MUST_CHECK;

@@ -290,7 +290,7 @@ static enum pl_status take_element(const struct pl_text *reply, const char *path
                         : pl_error_set(reterr, PL_CORRUPT, "the answer has no element '%s'", path);
 }
 
-/* Sends one request about the object that is not about a part. */
+/* Sends one request about the whole object, not about a part. */
 static enum pl_status call(struct upload *upload, struct pl_s3_operation *operation,
                            const struct pl_s3_cancel_check *cancel_check, struct pl_error *reterr)
 {
