@@ -269,8 +269,8 @@ enum pl_status pl_stream_pass(struct pl_stream *stream, uint64_t index, int64_t 
 struct pl_object_order pl_stream_order(const struct pl_stream *stream, uint64_t epoch);
 
 /**
- * Holds the memory of `record`, the last one returned, like pl_window_hold(). False if this memory is not a window of the
- * stream. One thread at a time calls these two functions and those that read.
+ * Holds the memory of `record`, the last one returned, like pl_window_hold(). False if this memory is not a window of
+ * the stream. One thread at a time calls these two functions and those that read.
  */
 bool pl_stream_hold(const struct pl_stream *stream, const struct pl_record *record, struct pl_window_buffer **held);
 void pl_stream_let_go(struct pl_stream *stream, struct pl_window_buffer *held);
