@@ -156,7 +156,7 @@ struct pl_device {
     struct pl_device_info info;
     CUdevice number;
     CUcontext context;
-    int urgent;                 /* the highest priority of a stream */
+    int urgent;                 /* highest priority that a stream can have */
     CUstream service;           /* stream for work that the caller waits for at once */
     int64_t service_timeout_ns; /* timeout of that work: longer than a working device needs to fill its own memory */
     pthread_mutex_t loading;    /* held while a thread loads the kernels */

@@ -285,7 +285,7 @@ struct pl_deferred_error {
 };
 
 /**
- * Report the failure if `checked`: the calls are equal, or nobody waits for the call check any longer. PL_OK before.
+ * Report the failure if `checked`: the calls are equal, or nobody waits for the call check any longer. Otherwise PL_OK.
  */
 static inline enum pl_status pl_deferred_error_report(const struct pl_deferred_error *deferred, bool checked,
                                                       struct pl_error *reterr)
@@ -317,7 +317,7 @@ extern const struct pl_backend pl_backend_nccl;
 /** Collectives in device memory, by copies through host memory, for any devices. */
 extern const struct pl_backend pl_backend_device;
 
-/** In order of preference: the first backend that runs and serves a collective gets it. NULL ends the table. */
+/** The backends in order of preference: a collective gets the first that runs and serves it. Ends with NULL. */
 extern const struct pl_backend *const pl_backends[];
 
 #endif

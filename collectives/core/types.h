@@ -264,7 +264,7 @@ enum pl_status pl_request_world_failure(const struct pl_world *world, struct pl_
 void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1],
                          struct pl_event *event);
 
-/** Cancel and release all requests of a world that is going away. */
+/** Cancel and release all requests of a world that is being freed. */
 void pl_request_drop_all(struct pl_world *world);
 
 /**

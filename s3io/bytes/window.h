@@ -28,7 +28,7 @@ struct pl_window {
     size_t available;                /* number of bytes at `data` */
     uint64_t offset_bytes;           /* offset of `data` in the source */
     bool ended;                      /* the source has no bytes after the available ones */
-    struct pl_window_buffer *buffer; /* NULL before the first source that needs one */
+    struct pl_window_buffer *buffer; /* the buffer that has `data`; NULL until a source needs one */
     struct pl_window_buffer *spare;
 };
 

@@ -374,7 +374,7 @@ static enum pl_status fit_ranks(const struct pl_stream *stream, const struct pl_
     if (is_dealt) {
         return PL_OK;
     }
-    if (position->index > position->origin) { /* counts the later ranks' records of the last round */
+    if (position->index > position->origin) { /* also count the other ranks' records of the last round */
         position->index += size - 1 - (rank + size - position->origin % size) % size;
     }
     position->origin = position->index;
