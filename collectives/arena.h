@@ -14,16 +14,16 @@
 struct pl_span {
     uint64_t bytes;
     enum pl_memory memory;
-    void *data; /* this rank's own piece, zeroed; aligned to 4096 bytes, in device memory to 256 */
+    void *data; /* this rank's own piece, zeroed; aligned to 4096 bytes, or to 256 in device memory */
 };
 
 /**
  * Allocate `bytes` (above 0) on every rank. If the ranks share no memory (several hosts, or no shared-memory backend),
- * the span is ordinary private memory and works all the same. PL_MEMORY_PINNED is host memory that the rank's device
+ * the span is ordinary private memory and works in the same way. PL_MEMORY_PINNED is host memory that the rank's device
  * copies from and to directly. PL_MEMORY_DEVICE is memory of the rank's own device; the ranks of one host open each
  * other's memory if the driver allows that (pl_world_describe() tells).
  *
- * Collective  yes: all ranks of `world`, same order, same bytes and memory; when no request of the world is under way.
+ * Collective  yes: all ranks of `world`, same order, same bytes and memory. No request of the world may be under way.
  * Errors      PL_INVALID; PL_MEMORY, PL_SYSTEM and PL_LIBRARY (of the device), which name the rank; PL_MISMATCH (ranks
  *             ask for different sizes or kinds); PL_UNSUPPORTED (pinned or device memory in a world without devices).
  *             PL_TIMEOUT, and PL_LIBRARY with MPI's text, make the world unusable. After a failure nothing is allocated

@@ -47,7 +47,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
                                                .store = PL_KERNEL_STORE_CACHED};
         const void *source = c->send;
         void *dest = c->recv;
-        /* in place, only a bool needs work then: it becomes 0 or 1 */
+        /* if nothing is scaled in place, only bool needs work: values become 0 or 1 */
         bool unscaled = c->prescale == 1 && c->postscale == 1 && c->divisor == 1;
 
         if (source == dest && unscaled && c->dtype != PL_BOOL) {
@@ -77,7 +77,7 @@ enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_worl
 
 /* ---- with a GPU for each rank ---- */
 
-enum { NONE = -1, FAILED = -2 }; /* besides the ordinals of devices */
+enum { NONE = -1, FAILED = -2 }; /* sent instead of a device's ordinal */
 
 /* Gathers the device lists of the ranks on this rank's host, by local rank. */
 static enum pl_status gather_device_lists(struct pl_world *world, struct pl_device_list **ret_device_lists,
@@ -100,7 +100,7 @@ static enum pl_status gather_device_lists(struct pl_world *world, struct pl_devi
     return PL_OK;
 }
 
-/* Chooses a device and opens it; `*ret_ordinal` stays NONE if no device is used. */
+/* Chooses a device and opens it. `*ret_ordinal` does not change if no device is used. */
 static enum pl_status open_chosen(struct pl_world *world, const char *wanted, const struct pl_device_list *lists,
                                   int *ret_ordinal, struct pl_device **ret_device, struct pl_error *reterr)
 {
@@ -113,7 +113,7 @@ static enum pl_status open_chosen(struct pl_world *world, const char *wanted, co
     return *ret_ordinal >= 0 ? pl_device_open(*ret_ordinal, ret_device, reterr) : PL_OK;
 }
 
-/* Checks that all ranks have devices or no rank has one; else reports on every rank which ones differ. */
+/* Checks that all ranks have devices or none has one. Otherwise every rank reports two ranks that differ. */
 static enum pl_status compare_devices(struct pl_world *world, int32_t own, struct pl_error *reterr)
 {
     int size = pl_world_size(world);

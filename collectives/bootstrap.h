@@ -11,17 +11,17 @@
 
 struct pl_transport;
 
-enum { PL_RANK_NAME_BYTES = 96 }; /* room for "rank 3 on host algo-2", with the longest name of a host */
+enum { PL_RANK_NAME_BYTES = 96 }; /* enough for "rank 3 on host algo-2" with the longest host name */
 
 /**
- * What a split is for. Calls of one purpose come in the same order on all of their ranks; those of two purposes may be
- * under way at the same time, and come in opposite orders on two ranks.
+ * The purpose of a split. Splits of one purpose are called in the same order on all their ranks. Splits of different
+ * purposes may run at the same time, and in a different order on each rank.
  */
 enum pl_split_purpose { PL_SPLIT_FOR_SUB_WORLD, PL_SPLIT_FOR_DEVICES };
 
 /**
- * How ranks find each other before there is a world. One of the functions below makes it, or the program itself. One
- * thread at a time may call its functions, unless `any_thread` is set.
+ * How ranks find each other before there is a world. It is made by one of the functions below or by the program. Unless
+ * `any_thread` is set, only one thread at a time may call its functions.
  */
 struct pl_bootstrap {
     const char *name; /* "mpi", "threads", "self" */
@@ -30,34 +30,34 @@ struct pl_bootstrap {
     int size;
 
     /**
-     * An allgather: puts the `bytes` of every rank's `send`, in rank order, into `recv` [size * bytes] on every rank;
-     * with `bytes` 0 it is a barrier. `failed`, if not NULL, is why this rank cannot take part: then all ranks fail
-     * with that. Collective.
+     * An allgather: puts the `bytes` of every rank's `send`, in rank order, into `recv` [size * bytes] on every rank.
+     * If `bytes` is 0, it is a barrier. If `failed` is not NULL, this rank cannot take part, and the call fails on all
+     * ranks with that error. Collective.
      */
     enum pl_status (*exchange)(void *context, const struct pl_error *failed, const void *send, void *recv, size_t bytes,
                                int64_t deadline_ns, struct pl_error *reterr);
 
-    /** Make a bootstrap of the `count` ranks listed, in that order; only they call. Collective over them. */
+    /** Make a bootstrap of the `count` ranks in `ranks`, in that order. Only they call. Collective over them. */
     enum pl_status (*split)(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
                             int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
-    /** Whether several threads may use it, its transport and the bootstraps split from it at the same time. */
+    /** Whether several threads may use this bootstrap, its transport and bootstraps split from it at the same time. */
     bool any_thread;
 
-    /** Set when pl_bootstrap_leave() has succeeded: all ranks are at their end. */
+    /** Set when pl_bootstrap_leave() has succeeded: all ranks have reached the end of the program. */
     bool finalized;
 
-    /** Messages between two ranks, for data that shared memory does not reach; NULL if there is no transport. */
+    /** Messages between two ranks, for ranks that share no memory; NULL if there is no transport. */
     struct pl_transport *transport;
 
-    /** Release `bootstrap` itself too. */
+    /** Release `bootstrap` and all that belongs to it. */
     void (*free)(struct pl_bootstrap *bootstrap);
 };
 
 /**
  * Make the bootstrap of MPI's ranks. `communicator_at` points to an MPI_Comm, or is NULL for MPI_COMM_WORLD; the
- * communicator is duplicated. If MPI is not initialised yet, this initialises it, asking for MPI_THREAD_MULTIPLE. Then
- * pl_bootstrap_free() of the last bootstrap over it finalises it, if pl_bootstrap_leave() has succeeded on that one.
+ * communicator is duplicated. If MPI is not initialised yet, this initialises it and asks for MPI_THREAD_MULTIPLE. Then
+ * pl_bootstrap_free() of the last MPI bootstrap finalises MPI, if pl_bootstrap_leave() has succeeded on that bootstrap.
  * Otherwise MPI_Finalize could hang for lack of a peer, and the program must end by `_exit`.
  *
  * If SIGPIPE has its default effect, it is ignored from here on: a message to a rank that has died would raise it.
@@ -67,9 +67,9 @@ enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_boots
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Find the members of communicators[index] (an array of MPI_Comm), as ranks of communicators[0] and in the member's own
- * order, in `ret_ranks` [room]. `*ret_count` is 0 for MPI_COMM_NULL. `*ret_handle` is the MPI_Comm. PL_INVALID if it is
- * an intercommunicator or has members that the first one has not. PL_UNSUPPORTED in a build without MPI.
+ * Find the members of communicators[index] (an array of MPI_Comm). `ret_ranks` [room] gets their ranks in
+ * communicators[0], in the order of communicators[index]. `*ret_count` is 0 for MPI_COMM_NULL. PL_INVALID if it is an
+ * intercommunicator or has members that communicators[0] lacks. PL_UNSUPPORTED in a build without MPI.
  */
 enum pl_status pl_bootstrap_mpi_members(const void *communicators, int index, int *ret_ranks, int room, int *ret_count,
                                         const void **ret_handle, struct pl_error *reterr) PL_MUST_CHECK;
@@ -77,7 +77,7 @@ enum pl_status pl_bootstrap_mpi_members(const void *communicators, int index, in
 /** Whether pl_bootstrap_new_mpi() has initialised MPI; then no other code in this process may finalise it. */
 bool pl_bootstrap_owns_mpi(void);
 
-/** Whether mpirun started this process or MPI is initialised, so that pl_bootstrap_new_mpi() is of use. */
+/** Whether mpirun started this process or MPI is initialised. If so, pl_bootstrap_new_mpi() can be used. */
 bool pl_bootstrap_under_mpi(void);
 
 /**

@@ -77,11 +77,11 @@ enum {
 };
 
 /**
- * The operation that a collective is part of if the program has not posted it itself, and a function that describes
- * the state of that operation. All zero: the program has posted it.
+ * The operation of the runtime that has posted a collective, and a function that describes the state of that operation.
+ * All zero: the program has posted the collective itself.
  */
 struct pl_about {
-    /* pl_event.name of a collective without a name; ranks do not compare it, and it costs nothing */
+    /* becomes pl_event.name if the collective has no name; ranks do not compare it */
     const char *name;
     void (*append)(const void *subject, struct pl_text *text); /* writes pl_event.about; may be NULL */
     const void *subject;
@@ -114,7 +114,7 @@ struct pl_collective {
     double prescale;  /* multiplies every input element first; integers are multiplied as double and truncated toward
                        * zero */
     double postscale; /* multiplies every output element last */
-    uint32_t divisor; /* AVERAGE divides sums by this; 0: by n */
+    uint32_t divisor; /* number by which AVERAGE divides sums; 0: by n */
     int root;
     uint64_t count;
     const uint64_t *counts;
@@ -122,12 +122,12 @@ struct pl_collective {
     const void *send;
     void *recv;
     enum pl_memory memory; /* kind of both buffers */
-    void *stream;          /* CUDA stream that orders device buffers; NULL for host memory */
-    /* CUDA event after which device buffers are used, instead of the work that `stream` has at the post; not to be
-     * recorded again until the request is done; NULL: none */
+    void *stream;          /* CUDA stream after whose work device buffers are used; NULL for host memory */
+    /* CUDA event: device buffers are used after it, and not after the work that `stream` has at the post. It must not
+     * be recorded again until the request is done. NULL: none. */
     void *ready;
     const char *name; /* for messages and for error feedback; compared between ranks; may be NULL */
-    /* on CLOCK_MONOTONIC; 0: the world's timeout, counted from the first wait or test that finds it unfinished */
+    /* on CLOCK_MONOTONIC; 0: the world's timeout, counted from the first wait or test of the unfinished request */
     int64_t deadline_ns;
     struct pl_about about; /* for warnings; `about.subject` must live until the request is done */
 };
@@ -154,10 +154,10 @@ enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collec
                                   struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Let work given to `stream` from now on wait for the request, on the device. Returns at once if the data moves on the
- * device, else after the request has ended. Does not release the request. A failure is reported by test and wait, which
- * also enforce the deadline: a program that waits on the device only, for example for `stream` itself, without calling
- * into the world waits for ever when a rank is lost.
+ * Let work given to `stream` from now on wait for the request, on the device. Returns at once if the GPU moves the
+ * data, otherwise when the request has ended. Does not release the request. Only pl_request_test() and
+ * pl_request_wait() report failures and enforce the deadline: if a rank is lost, a program that waits on the device
+ * alone (for `stream`) waits for ever.
  *
  * Errors   those of wait, as far as they are known.
  */

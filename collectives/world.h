@@ -23,7 +23,7 @@ struct pl_text;
  *
  * Under MPI, no rank should free a sub-world before it is idle on all its ranks: end its use with a barrier there.
  * Otherwise a rank may fail in it after others have freed it, and its error message may reach a sub-world that those
- * ranks make later; that one then fails without a reason of its own.
+ * ranks make later. Then that sub-world fails without a reason of its own.
  *
  * Errors      PL_INVALID (empty list, rank out of range or listed twice, caller not in it) and those of pl_world_new().
  *             If a rank has not come, then under MPI `parent` has failed as well: its ranks are desynchronised.
@@ -43,7 +43,7 @@ PL_CLEANUP(pl_world_free_at, struct pl_world, pl_world_free)
 int pl_world_rank(const struct pl_world *world);
 int pl_world_size(const struct pl_world *world);
 
-/** This rank's number among the ranks on this host, and how many there are. */
+/** This rank's number among the ranks on this host, and the number of these ranks. */
 int pl_world_local_rank(const struct pl_world *world);
 int pl_world_local_size(const struct pl_world *world);
 
@@ -61,12 +61,12 @@ bool pl_world_any_thread(const struct pl_world *world);
 int pl_world_host_of(const struct pl_world *world, int rank);
 
 /**
- * The value of the setting `name`, equal on all ranks: "device", "ps_staleness" and others whose value is text; "" if
- * it is not set. NULL if there is no such setting.
+ * The text of the setting `name` (for example "device", "ps_staleness"), equal on all ranks; "" if it is not set. NULL
+ * if there is no such setting or its value is not text.
  */
 const char *pl_world_setting(const struct pl_world *world, const char *name);
 
-/** This rank's device, NULL without one. */
+/** This rank's device; NULL if it has none. */
 struct pl_device *pl_world_device(const struct pl_world *world);
 
 /** The first failure that made the world unusable, or PL_OK. */

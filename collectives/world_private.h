@@ -25,9 +25,9 @@ struct pl_world_options {
      * serve device memory if every rank has a GPU; several ranks may share one. Sub-worlds have it too.
      */
     struct pl_device *device;
-    /** Of a twin: ranks have devices that its parent does not know. */
+    /** Set by pl_world_new_twin(): ranks have devices that the parent world does not know. */
     bool has_own_device;
-    /** For tests: each `pretend_ranks_per_host` consecutive ranks act as one host. 0: find out the real hosts. */
+    /** For tests: each `pretend_ranks_per_host` consecutive ranks act as one host. 0: use the real hosts. */
     int pretend_ranks_per_host;
 };
 
@@ -69,19 +69,19 @@ void pl_world_place_error(const struct pl_world *world, const struct pl_device *
 enum pl_status pl_world_new_twin(struct pl_world *parent, struct pl_device *device, int64_t deadline_ns,
                                  struct pl_world **ret_world, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** pl_world_new_sub() whose ranks wait for each other until `deadline_ns`, or the parent's own if it is earlier. */
+/** As pl_world_new_sub(); ranks wait for each other until `deadline_ns`, or the parent's own if it is earlier. */
 enum pl_status pl_world_new_sub_until(struct pl_world *parent, const int *ranks, int count, int64_t deadline_ns,
                                       struct pl_world **ret_world, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Look at the ranks of this host without a request. Returns the failure that one of them has declared, or PL_PEER if
- * one is gone; then `*ret_left` is set, since it may simply have finished.
+ * Look at the ranks of this host without a request. Returns the failure that one of them has declared, or PL_PEER if a
+ * rank is gone; then `*ret_left` is set, since that rank may simply have finished.
  */
 enum pl_status pl_world_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Whether an allreduce between arena pieces in device memory is the ranks' kernels' work: the ranks are on one host,
- * NCCL does not serve, and each other's pieces could be opened so far. Equal on all ranks.
+ * Whether the ranks' kernels do an allreduce between arena pieces in device memory: all ranks are on one host, NCCL
+ * does not serve it, and every rank could open the others' pieces so far. Equal on all ranks.
  */
 bool pl_world_shares_device_memory(const struct pl_world *world);
 
@@ -94,7 +94,7 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
 
 /**
  * Make a request of `collective` that is started again and again (MPI: a persistent collective): it is checked and
- * described once. An ALLREDUCE that is not adasum, or an ALLGATHER without counts. Starts nothing.
+ * described once. It must be an ALLREDUCE that is not adasum, or an ALLGATHER without counts. Starts nothing.
  *
  * Errors  PL_INVALID, PL_UNSUPPORTED, PL_MEMORY.
  */
@@ -102,16 +102,16 @@ enum pl_status pl_request_new(struct pl_world *world, const struct pl_collective
                               struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Post the collective of a persistent request, with these buffers, which the caller has checked. `*ret_done`: it has
- * ended already, with success. Otherwise it is waited for, tested and cancelled as any request, which does not release
- * it. Call when it does not run.
+ * Post the collective of a persistent request with these buffers, which the caller has checked. If `*ret_done` is true,
+ * it has succeeded already; otherwise wait for it, test it or cancel it like any request. None of these calls releases
+ * it. Call this only when the request does not run.
  *
  * Errors  the failure of the world.
  */
 enum pl_status pl_request_start(struct pl_request *request, const void *send, void *recv, bool *ret_done,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Release a persistent request, which does not run. NULL is fine. */
+/** Release a persistent request that is not running. NULL is fine. */
 void pl_request_free(struct pl_request *request);
 
 /** Settings of the world, equal on all ranks. */
@@ -139,36 +139,36 @@ void pl_world_on_failure(struct pl_world *world, void (*failed)(void *context, c
  */
 void pl_world_revoke(struct pl_world *world, const struct pl_error *why);
 
-/** Now plus the world's timeout, on CLOCK_MONOTONIC. */
+/** The present time plus the world's timeout, on CLOCK_MONOTONIC. */
 int64_t pl_world_deadline_ns(const struct pl_world *world);
 
 /** The record of one collective on this rank. Times are on CLOCK_MONOTONIC. */
 struct pl_event {
     enum pl_kind kind;
-    const char *name;  /* first 16 bytes of its name, "" without a name; valid during the call */
+    const char *name;  /* first 16 bytes of the collective's name, "" if it has none; valid during the call */
     uint64_t sequence; /* number of the collective in its world, from 1 */
-    /* 0: the collective is not of a sub-world; else the sub-world's number, from 1 in the order in which this
-     * process made them */
+    /* 0: the collective is of a world made by pl_world_new(); otherwise the number of its sub-world, from 1 in the
+     * order in which this process made them */
     unsigned part;
     uint64_t bytes; /* size of all elements that the counts name */
     int64_t posted_ns;
-    int64_t started_ns; /* when all earlier ones had ended */
-    int64_t ended_ns;   /* now, if it has not ended */
+    int64_t started_ns; /* when all earlier collectives had ended */
+    int64_t ended_ns;   /* when the collective ended; the present time if it has not ended */
     int64_t waited_ns;  /* how long this rank has waited for it */
-    int rank;           /* this rank, as pl_world_global_rank() numbers it */
-    /* the rank, numbered likewise, that this one waited for when it last went to sleep; -1: it did not sleep, or
+    int rank;           /* global number of this rank: see pl_world_global_rank() */
+    /* global number of the rank that this rank waited for when it last went to sleep; -1: it did not sleep, or
      * unknown */
     int waited_for;
     enum pl_status status;
-    /* `stalled` only: what the collective is part of and which ranks are late; "" if `name` says all; valid during
-     * the call */
+    /* for `stalled` only: the operation of the collective and the late ranks; "" if `name` says all; valid during the
+     * call */
     const char *about;
 };
 
-/** A collective of the world of all ranks that this rank has just posted. */
+/** A collective that this rank has just posted to the world of all ranks. */
 struct pl_posted {
     enum pl_kind kind;
-    const char *name;  /* 16 bytes, the unused ones 0; valid during the call */
+    const char *name;  /* name of 16 bytes, the unused ones 0; valid during the call */
     uint64_t sequence; /* as in struct pl_event */
     int64_t at_ns;
 };
@@ -194,8 +194,8 @@ void pl_world_observe(struct pl_world *world, const struct pl_observer *observer
 
 /**
  * Report a wait that is not for one collective: this rank has waited for others for `waited_ns`. The observer is called
- * as for a collective's wait. The caller sets `*reported_ns` to 0 at first and then leaves it alone. `about` NULL: that
- * of the running collective.
+ * as for a collective's wait. The caller sets `*reported_ns` to 0 at first and then leaves it alone. If `about` is
+ * NULL, that of the running collective counts.
  */
 void pl_world_report_wait(struct pl_world *world, int64_t waited_ns, int64_t *reported_ns,
                           const struct pl_about *about);
@@ -210,8 +210,8 @@ enum pl_status pl_ranks_check(const char *what, const int *ranks, int count, int
 /* A world in which every rank has a GPU if the hosts have GPUs. */
 
 /**
- * pl_world_new(), with a GPU for each rank: chosen over the ranks of each host (device/choose.h) and opened; this
- * process is bound to the CPUs near it. `wanted` has the form of the setting `device`, and NULL means that setting.
+ * As pl_world_new(), with a GPU for each rank: the ranks of a host choose (device/choose.h), each opens its GPU and
+ * binds its process to the CPUs near it. `wanted` has the form of the setting `device`; NULL means this setting.
  * `*ret_device` is NULL if no device is used. The caller owns the device and closes it after the world.
  *
  * Collective  yes. If one rank fails, all fail.

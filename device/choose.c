@@ -11,12 +11,12 @@
 struct match {
     const struct pl_device_list *lists;
     int ranks;
-    int devices;  /* number of different devices over all ranks */
+    int devices;  /* number of different devices that the ranks see */
     int capacity; /* most ranks per device */
-    int *number;  /* [ranks][PL_DEVICE_LIST_MAX]: the number of an ordinal's device */
-    int *taken;   /* [ranks]: ordinal, or -1 if the rank has no device yet */
-    int *load;    /* [devices]: number of ranks that use it */
-    bool *tried;  /* [devices]: whether this search has tried it */
+    int *number;  /* [ranks][PL_DEVICE_LIST_MAX]: number of the device that each ordinal of a rank means */
+    int *taken;   /* [ranks]: ordinal of the device that the rank has; -1: none yet */
+    int *load;    /* [devices]: number of ranks that use the device */
+    bool *tried;  /* [devices]: whether this search has tried the device */
 };
 
 /* Parses one or two digits as the ordinal. Returns -1 for any other text. */
@@ -132,7 +132,7 @@ static enum pl_status match_all(const struct pl_device_list *lists, int ranks, i
     number_devices(&match);
     do {
         match.capacity++;
-    } while (!assign_all(&match)); /* this ends, because each rank sees a device, and `ranks` of them fit on one */
+    } while (!assign_all(&match)); /* ends: each rank sees a device, and `ranks` ranks fit on one */
     if (match.capacity > 1 && !share) {
         return pl_error_set(reterr, PL_INVALID,
                             "%d ranks of this host would share %d GPU%s: start %d of them, let ranks share GPUs with "

@@ -75,7 +75,7 @@ struct pl_device_affinity {
     struct pl_cpus cpus;
     /* "eth0": the interface that shares most of the device's PCI path to the CPU; empty if none was found */
     char nic[32];
-    bool nic_by_node; /* the interface shares only the NUMA node */
+    bool nic_by_node; /* whether the interface shares only the NUMA node with the device */
 };
 
 /**

@@ -9,7 +9,7 @@
  * Errors   PL_LIBRARY with PL_DOMAIN_CUDA, the driver's own name and text of the error, and the device. An error of an
  *          earlier kernel is reported by the next call and stays with the device (the driver permits no more work), see
  *          pl_device_failure(). PL_MEMORY: there is not enough device or pinned memory; the text has what is free.
- *          PL_TIMEOUT: work has not ended. Until it has, what is released waits for a later release, or for the end of
+ *          PL_TIMEOUT: work has not ended. What is released before it ends is kept until a later release, or the end of
  *          the process, because the driver would wait for that work without end.
  * Threads  any; each call makes the device's context current in its thread.
  * Test     tests/unit/device

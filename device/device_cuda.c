@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t LAST_WAIT_NS = PL_NS_PER_S; /* at the close, for work that missed its deadline */
+static const int64_t LAST_WAIT_NS = PL_NS_PER_S; /* wait at the close for work that missed its deadline */
 
 enum pl_status pl_device_count(int *ret_count, struct pl_error *reterr)
 {

@@ -13,7 +13,7 @@ enum { PL_DEVICE_REASON_BYTES = 200 };
  */
 bool pl_device_is_loadable(char reason[PL_DEVICE_REASON_BYTES]);
 
-/** Whether this program was built with kernels for GPUs: without them it uses none. */
+/** Whether this program was built with kernels for GPUs. Without kernels it uses no GPU. */
 bool pl_device_is_built(void);
 
 /** Opens device `ordinal`. Two handles of one device use the same context. PL_INVALID: there are fewer devices. */
@@ -56,17 +56,17 @@ void pl_device_event_free(struct pl_device *device, void *event);
 enum pl_status pl_device_event_record(struct pl_device *device, void *event, void *stream,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
-/** An event that is used again and again: the device keeps those that have no user. */
+/** An event that is used again and again. The device keeps events that have no user. */
 struct pl_device_event {
     struct pl_device *device;
     void *event;
-    void *stream;    /* stream that the event is recorded in, if it is marked */
+    void *stream;    /* stream in which the event was marked */
     uint64_t number; /* of two events marked in one stream, the later one has the higher number */
     size_t users;
-    struct pl_device_event *next; /* next one without a user */
+    struct pl_device_event *next; /* next event without a user */
 };
 
-/** Takes an event, which the caller records. It has one user. */
+/** Takes an event, which has one user. The caller records it. */
 enum pl_status pl_device_event_take(struct pl_device *device, struct pl_device_event **ret_event,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -78,24 +78,24 @@ enum pl_status pl_device_event_take(struct pl_device *device, struct pl_device_e
 enum pl_status pl_device_event_mark(struct pl_device *device, void *stream, struct pl_device_event **ret_event,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** One more user. */
+/** Adds a user to the event. */
 void pl_device_event_share(struct pl_device_event *event);
 
-/** One user ends its use of the event, or all of them do. No one waits for it. NULL is fine. */
+/** Release: one user ends its use of the event. Drop: all users do. Neither waits for the event. NULL is fine. */
 void pl_device_event_release(struct pl_device_event *event);
 void pl_device_event_drop(struct pl_device_event *event);
 
-/** Makes a stream whose work goes before that of others: for what other ranks wait for. */
+/** Makes a stream with the highest priority, for work that other ranks wait for. */
 enum pl_status pl_device_stream_new_urgent(struct pl_device *device, void **ret_stream,
                                            struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns PL_INVALID if a stream of the program is captured into a CUDA graph, and reports nothing else. */
+/** Returns PL_INVALID if a stream of the program is captured into a CUDA graph, otherwise PL_OK. */
 enum pl_status pl_device_refuse_captured(struct pl_device *device, void *stream, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * From now on calls of this thread do not end the captures of CUDA graphs that other threads, or this one, have begun:
- * a query of an event would, and so would an allocation. Returns the mode for pl_device_heed_captures(), which ends
- * that; a thread of ours keeps it.
+ * After this call, calls of this thread do not end captures of CUDA graphs that any thread has begun; otherwise a query
+ * of an event or an allocation would. Returns the mode for pl_device_heed_captures(), which undoes this. Our own
+ * threads never undo it.
  */
 int pl_device_pass_captures(struct pl_device *device);
 void pl_device_heed_captures(struct pl_device *device, int heeded);
@@ -105,7 +105,7 @@ enum pl_status pl_device_stream_wait(struct pl_device *device, void *stream, voi
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The same for a stream of the program.
+ * As pl_device_stream_wait(), for a stream of the program.
  *
  * Errors   PL_INVALID: the stream is captured into a CUDA graph. The event would be drawn into the capture.
  */

@@ -52,8 +52,8 @@ enum pl_status pl_device_scale(struct pl_device *device, void *to, enum pl_dtype
 enum { PL_DEVICE_MAX_SOURCES = 16 };
 
 /**
- * Keeps `blocks` blocks of threads busy for `ns` nanoseconds without accessing memory, instead of a computation of
- * which only the time matters.
+ * Keeps `blocks` blocks of threads busy for `ns` nanoseconds without accessing memory: it stands for a computation that
+ * takes so long.
  */
 enum pl_status pl_device_spin(struct pl_device *device, uint64_t ns, unsigned blocks, void *stream,
                               struct pl_error *reterr) PL_MUST_CHECK;

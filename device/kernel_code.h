@@ -67,7 +67,7 @@ PL_CODE bool is_nan_bits(uint32_t bits)
     return (bits & 0x7fffffff) > 0x7f800000;
 }
 
-/* These use the device's own conversions if it has them. Those return the same NaN for every NaN. */
+/* These use the device's own conversions if it has them; they return the same NaN for every NaN. */
 PL_CODE float float_of_half(uint16_t half)
 {
 #ifdef __CUDACC__

@@ -28,8 +28,8 @@ struct pl_kernels {
 
 struct pl_device_pieces {
     struct pl_device *device;
-    struct pl_chunk *chunks; /* device memory */
-    struct pl_chunk *pinned; /* where the list is filled */
+    struct pl_chunk *chunks; /* the list, in device memory */
+    struct pl_chunk *pinned; /* pinned memory in which the list is filled */
     uint64_t room_chunks;
     uint64_t chunk_count;
     uintptr_t addresses; /* bitwise OR of all tensors' addresses, which shows their alignment */
@@ -92,7 +92,7 @@ static enum pl_status load_once(struct pl_device *device, struct pl_error *reter
 }
 
 /*
- * Returns the kernels; the first thread loads all of them. Others wait meanwhile: a copy of theirs would have to be
+ * Returns the kernels. The first thread loads all of them, and other threads wait: a second copy would have to be
  * unloaded, and that waits for all work on the device, which may wait for other ranks.
  */
 static enum pl_status find_kernels(struct pl_device *device, struct pl_kernels **ret_kernels, struct pl_error *reterr)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The list of all kernels: each line makes one, on devices and in the tests. Private to device/ and its tests. */
+/** The list of all kernels: each line defines one, for devices and for tests. Private to device/ and its tests. */
 #ifndef PL_DEVICE_KERNEL_LIST_H
 #define PL_DEVICE_KERNEL_LIST_H
 
@@ -93,7 +93,7 @@ PL_CODE void code_spin(const struct pl_spin_args *a, uint32_t block, uint32_t bl
 
     (void)block;
     (void)blocks;
-    while (clock_of_device() < end_ns) { /* each thread by itself */
+    while (clock_of_device() < end_ns) { /* each thread waits by itself */
     }
 }
 

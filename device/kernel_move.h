@@ -18,10 +18,10 @@ struct pl_move_args {
     const struct pl_chunk *chunks;
     uint64_t chunk_count;
     uint64_t count;
-    char *to; /* the flat buffer, or if `chunks` is NULL the tensor */
+    char *to; /* the flat buffer; if `chunks` is NULL, the tensor */
     const char *from;
     double factor;
-    uint32_t elem_bytes; /* of both buffers, for the kernel that copies bytes */
+    uint32_t elem_bytes; /* size of an element in both buffers, for the kernel that copies bytes */
     uint32_t unpack;
 };
 

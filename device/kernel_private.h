@@ -27,9 +27,9 @@ enum pl_status pl_device_pieces_fill(struct pl_device_pieces *pieces, const stru
                                      void *stream, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Computes dest[i] = post * op(pre * source[0][i], pre * source[1][i], ...) / divisor. The divisor is at least 1, and
- * counts for SUM and AVERAGE, which are the same here. The sources are combined in their order. Half-width floats are
- * added in float32 and rounded once, as collectives/reduce/kernel.h does on the host. dest may be one of the sources.
+ * Computes dest[i] = post * op(pre * source[0][i], pre * source[1][i], ...) / divisor. The divisor is at least 1; SUM
+ * and AVERAGE, which are the same here, use it. The sources are combined in their order. Half-width floats are added in
+ * float32 and rounded once, as in collectives/reduce/kernel.h. dest may be one of the sources.
  */
 enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void *const *source, int sources,
                                 uint64_t count_elems, enum pl_dtype dtype, enum pl_op op, uint32_t divisor, double pre,

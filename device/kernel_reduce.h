@@ -21,7 +21,7 @@ struct pl_reduce_args {
     double post;
     uint32_t sources;
     uint32_t op;     /* enum pl_op; AVERAGE is handled as SUM */
-    uint32_t dtype;  /* for the kernel of all integer types */
+    uint32_t dtype;  /* only for the kernel of all integer types */
     uint32_t vector; /* whether all buffers are aligned to 16 bytes */
 };
 

@@ -12,7 +12,7 @@
 struct pl_norm_args {
     const char *values;
     uint64_t count;
-    double *partial; /* [blocks] */
+    double *partial; /* [blocks]: sum of each block */
     uint32_t vector; /* whether `values` is aligned to 16 bytes; the order of additions does not depend on it */
 };
 

@@ -21,7 +21,7 @@ enum { NEEDED_VERSION = PL_KERNELS_TOOLKIT / 1000 * 1000 };
 
 static const char not_built[] = "this program was built without CUDA";
 
-/* A program without kernels could use a GPU for nothing but copies: it works on host memory. */
+/* Without kernels a GPU could only copy data, so a program without kernels works on host memory. */
 bool pl_device_is_built(void)
 {
     return PL_KERNELS_TOOLKIT > 0;
@@ -315,7 +315,7 @@ void pl_device_release_object(struct pl_device *device, void *object, enum pl_de
         return;
     }
     deferred = pl_memory_new(1, sizeof(*deferred), NULL);
-    if (deferred) { /* otherwise it is left to the end of the process */
+    if (deferred) { /* if there is no memory, the object stays until the process ends */
         *deferred = (struct pl_device_deferred){.object = object, .kind = kind};
         pthread_mutex_lock(&device->lock);
         deferred->next = device->synced.deferred;

@@ -2,7 +2,7 @@
 /**
  * What we use of the driver's interface, and the contents of a device handle. Private to device/ *_cuda.c.
  *
- * The types and constants are declared here, so that only the kernels need the toolkit; where it is there,
+ * The types and constants are declared here, so that only the kernels need the toolkit. If the toolkit is installed,
  * tests/unit/device/test_device.c compares them with its cuda.h. The functions are loaded from libcuda.so.1. A name has
  * the version of the arguments that we pass, as the driver exports it ("cuMemAlloc_v2"). So the same binary works with
  * every driver since CUDA 11.4.
@@ -102,7 +102,7 @@
     X(cuLaunchKernel, CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,        \
       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params, void **extra)
 
-#ifndef CUDA_VERSION /* else the toolkit's cuda.h has all of these */
+#ifndef CUDA_VERSION /* otherwise the toolkit's cuda.h declares all of these */
 enum {
 #define PL_CUDA_CONSTANT(name, value) name = (value),
     PL_CUDA_CONSTANTS(PL_CUDA_CONSTANT)
@@ -139,13 +139,13 @@ struct pl_cuda {
 struct pl_device_late {
     bool is; /* whether there is such work */
     CUstream stream;
-    CUevent event; /* NULL for all work of the stream */
+    CUevent event; /* event that follows the work; NULL for all work of the stream */
 };
 
 enum pl_device_object {
     PL_DEVICE_MEMORY,
-    PL_DEVICE_PINNED, /* pinned memory of ours */
-    PL_DEVICE_PIN,    /* the pin of a caller's memory */
+    PL_DEVICE_PINNED, /* pinned memory that we allocated */
+    PL_DEVICE_PIN,    /* pinning of a caller's memory */
     PL_DEVICE_IMPORT,
     PL_DEVICE_STREAM,
     PL_DEVICE_EVENT,
@@ -156,19 +156,19 @@ struct pl_device {
     struct pl_device_info info;
     CUdevice number;
     CUcontext context;
-    int urgent;                 /* the highest priority of a stream */
-    CUstream service;           /* stream for work that is waited for at once */
+    int urgent;                 /* highest priority that a stream can have */
+    CUstream service;           /* stream for work that the caller waits for at once */
     int64_t service_timeout_ns; /* timeout of that work: longer than a working device needs to fill its own memory */
     pthread_mutex_t loading;    /* held while a thread loads the kernels */
     pthread_mutex_t order;      /* held while an event gets its number and is recorded */
-    uint64_t numbers;           /* guarded by `order` */
+    uint64_t numbers;           /* number of marked events so far; guarded by `order` */
     pthread_mutex_t lock;
     struct {
         CUresult failure; /* the error that ended the context's work */
         char text[PL_ERROR_CAUSE_BYTES];
         struct pl_kernels *kernels; /* NULL before their first use, which loads them */
         struct pl_device_late late;
-        struct pl_device_deferred *deferred; /* what was released while work was late: see pl_device_release_object() */
+        struct pl_device_deferred *deferred; /* objects released while work was late: see pl_device_release_object() */
         struct pl_device_event *spare_events;
         int subset_worlds; /* see pl_device_subset_worlds() */
     } synced;
@@ -216,13 +216,13 @@ bool pl_device_cuda_is_late(struct pl_device *device);
 void pl_device_events_free(struct pl_device *device);
 
 /**
- * Releases an object of the driver, unless it is NULL. While work is late, this is deferred to a later call or to the
- * close: memory, because the driver would wait for that work without end; a stream or an event, because the end of the
- * work could not be queried any more.
+ * Releases an object of the driver, unless it is NULL. While work is late, the release waits for a later call or the
+ * close. For memory the driver would otherwise wait for that work without end; after the release of a stream or an
+ * event nobody could query the end of the work.
  */
 void pl_device_release_object(struct pl_device *device, void *object, enum pl_device_object kind);
 
-/** Releases what was deferred or, if work `is_late`, leaves it to the end of the process. */
+/** Releases deferred objects or, if work `is_late`, leaves them until the process ends. */
 void pl_device_release_deferred(struct pl_device *device, bool is_late);
 
 /** Unloads the kernels if they were loaded and no work `is_late`. The context must be current. */

@@ -33,7 +33,7 @@ enum pl_status pl_device_stream_new_urgent(struct pl_device *device, void **ret_
     return new_stream(device, device->urgent, ret_stream, reterr);
 }
 
-/* The device's context is current. */
+/* Refuses a stream that is captured into a CUDA graph. The device's context must be current. */
 static enum pl_status check_capture(struct pl_device *device, void *stream, struct pl_error *reterr)
 {
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;

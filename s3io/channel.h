@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A channel of training data as a plain struct, and from the platform's public variables SM_CHANNEL_<NAME> and
- * SM_INPUT_DATA_CONFIG to that struct.
+ * A channel of training data as a plain struct, and functions that fill this struct from the platform's public
+ * variables SM_CHANNEL_<NAME> and SM_INPUT_DATA_CONFIG.
  *
  * Source  the SageMaker developer guide on input modes; SM_CHANNEL_<NAME> names the same path in Pipe Mode, where only
  *         the FIFOs PATH_0, PATH_1, ... exist.
@@ -16,7 +16,7 @@
 enum pl_channel_mode {
     PL_CHANNEL_FILE,     /* `path` is a directory of files */
     PL_CHANNEL_PIPE,     /* the path `path` + "_" + epoch is a FIFO with the objects of one epoch in key order */
-    PL_CHANNEL_FASTFILE, /* `path` is a read-only mount; as File, but objects are opened one by one as they are read */
+    PL_CHANNEL_FASTFILE, /* `path` is a read-only mount: as File, but each object is opened only when it is read */
 };
 
 enum pl_channel_distribution {
@@ -31,9 +31,9 @@ struct pl_channel {
     enum pl_channel_distribution distribution;
     enum pl_channel_wrapper wrapper;
     const char *path; /* "/opt/ml/input/data/training" */
-    int stop_fd;      /* see pl_source_stop_fifo(); 0 or less if there is none */
-    /* Pipe Mode: the FIFOs have the records of this rank alone, dealt by `paceline train`, which says so in
-     * PACELINE_FIFOS; see s3io/pipe/split.h */
+    int stop_fd;      /* descriptor that ends waits, see pl_source_stop_fifo(); 0 or less: none */
+    /* Pipe Mode: the FIFOs have only the records of this rank. `paceline train` deals them and sets PACELINE_FIFOS: see
+     * s3io/pipe/split.h. */
     bool is_dealt;
 };
 
@@ -61,7 +61,7 @@ void pl_channel_setup_done(struct pl_channel_setup *setup);
 
 /**
  * Returns the shard of a rank: all ranks of the world share a replicated channel, the ranks of one host share a sharded
- * one. What has been dealt is the rank's alone.
+ * one. The FIFOs of a dealt channel belong to the rank alone.
  */
 struct pl_shard pl_channel_shard(const struct pl_channel *channel, struct pl_shard world, struct pl_shard local);
 #define pl_channel_deal pl_channel_shard /* former name, kept for one release */

@@ -31,8 +31,8 @@ enum { PL_FIELD_MAX_DIMS = 8 };
 
 /** What the records are. */
 enum pl_field_source {
-    PL_FIELDS_RECORD,  /* the record itself is the one field, as bytes; its name is free */
-    PL_FIELDS_EXAMPLE, /* tf.Example: the feature of that name; of several, the last one */
+    PL_FIELDS_RECORD,  /* the whole record is the only field, as bytes; the field's name is free */
+    PL_FIELDS_EXAMPLE, /* tf.Example: the feature of that name, or the last of several */
     /* SageMaker's RecordIO-protobuf (aialgs.data.Record): the tensor of that name among the features ("values"); the
      * name "label" is the tensor "values" of the label. Sparse tensors, which have keys, are refused. */
     PL_FIELDS_PROTOBUF,
@@ -48,11 +48,11 @@ enum pl_field_source {
 struct pl_field {
     const char *name;
     enum pl_dtype type;
-    unsigned dims; /* 0: one element a sample, unless it is varying */
+    unsigned dims; /* 0: a sample has one element, unless the field is varying */
     uint64_t shape[PL_FIELD_MAX_DIMS];
     bool is_varying; /* `dims` must be 0 */
-    /* The field may be missing, which for CSV is an empty column; it is then this: a row or one element that fills the
-     * row; for a varying field any number of elements. Else a missing field is an error. */
+    /* Whether the field may be missing (in CSV: an empty column). Its value is then `default_data`: a row, or one
+     * element that fills the row; for a varying field any number of elements. */
     bool has_default;
     const void *default_data;
     size_t default_bytes;
@@ -88,13 +88,13 @@ struct pl_varying {
 
 /**
  * Decodes a record of `bytes` bytes: writes the row of each field f of fixed shape to `rows[f]`, and appends the
- * elements of each varying field f to `varying[f]`. Both have an item for every field; those of the other kind are not
- * used. `varying` may be NULL if no field is varying.
+ * elements of each varying field f to `varying[f]`. Both arrays have an item for every field; items for the other kind
+ * of field are not used. `varying` may be NULL if no field is varying.
  *
  * Threads  any number of threads may use one decoder.
  * Errors   PL_NOT_FOUND: a field is missing. PL_INVALID: it has another type or number of elements. Both name the
- *          field, what was found and what was expected. PL_CORRUPT: the record is not what it should be.
- *          PL_UNSUPPORTED: a sparse tensor. What was written is then undefined.
+ *          field, what was found and what was expected. PL_CORRUPT: the record is not of the decoder's source.
+ *          PL_UNSUPPORTED: a sparse tensor. After an error the contents of `rows` and `varying` are undefined.
  */
 enum pl_status pl_decode(const struct pl_decoder *decoder, const void *data, size_t bytes, void *const *rows,
                          struct pl_varying *varying, struct pl_error *reterr) PL_MUST_CHECK;

@@ -58,10 +58,10 @@ struct pl_record {
     const unsigned char *data;
     size_t bytes;
     uint64_t index;        /* number of the record in the source, from 0; a skipped record keeps its number */
-    uint64_t offset_bytes; /* where its framing begins in the source, after decompression */
-    uint64_t object;       /* of a stream: number of its object in the epoch's order */
-    uint64_t number;       /* number of the record in its source, as `index` except a stream */
-    bool is_unchecked;     /* the data's checksum is `checksum` if it is right: pl_record_check() */
+    uint64_t offset_bytes; /* where the record's framing begins in the source, after decompression */
+    uint64_t object;       /* of a stream: number of the record's object in the epoch's order */
+    uint64_t number;       /* number of the record in its source; differs from `index` only in a stream */
+    bool is_unchecked;     /* the data was not compared with `checksum` yet: see pl_record_check() */
     uint32_t checksum;
 };
 
@@ -70,15 +70,14 @@ struct pl_record_options {
     enum pl_record_format format;
     enum pl_record_join join; /* only for RecordIO */
     size_t max_record_bytes;  /* 0 means 1 GiB; a longer record is PL_LIMIT before anything is allocated */
-    size_t window_bytes;      /* 0 means 2 MiB; the buffer's first size, which grows to the longest record */
-    /* skip and count corrupt records instead of returning PL_CORRUPT; not for IDX and tar, where nothing but
-     * the lengths before it marks where the next item begins */
+    size_t window_bytes;      /* first size of the buffer, which grows to the longest record; 0 means 2 MiB */
+    /* skip and count corrupt records instead of returning PL_CORRUPT; not for IDX and tar, where only the lengths of
+     * earlier items tell where the next item begins */
     bool skip_corrupt;
     bool keep_empty_lines; /* lines and CSV: an empty line is a record */
-    /* CSV: the byte between fields; 0 means a comma. It is needed because a quote opens only as the first byte of a
-     * field */
+    /* CSV: the byte between fields, which tells where a field and its quotes begin; 0 means a comma */
     char delimiter;
-    /* leave the checksum of a TFRecord's data to pl_record_check(), which another thread may call; without effect with
+    /* leave the checksum of a TFRecord's data to pl_record_check(), which another thread may call; no effect with
      * skip_corrupt */
     bool leave_checksum;
 };
@@ -92,7 +91,7 @@ struct pl_record_counts {
     uint64_t next_index;    /* number of the next record: counts records, and skipped pieces that have a number */
 };
 
-/** Compares the checksum of a record of which that was left. PL_CORRUPT with both if they differ. */
+/** Checks the data of a record that `leave_checksum` left unchecked. PL_CORRUPT has both checksums if they differ. */
 enum pl_status pl_record_check(const struct pl_record *record, struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_record_reader;

@@ -75,8 +75,8 @@ enum pl_status pl_source_open_file(const char *path, struct pl_source **ret_sour
 
 /**
  * As pl_source_open_file(), relative to the directory descriptor `dir_fd`; `name` is for messages. PL_CORRUPT if the
- * file's size is not `size_bytes`, its size in the listing, now or while it is read: ranks that saw different sizes
- * would divide its records differently. Reading begins at `first_byte`.
+ * file's size, now or while it is read, is not `size_bytes` from the listing: ranks that saw different sizes would
+ * divide its records differently. Reading begins at `first_byte`.
  */
 enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, uint64_t size_bytes,
                                       uint64_t first_byte, struct pl_source **ret_source,
@@ -94,15 +94,15 @@ enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_sour
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Lets `stop_fd`, which stays the caller's, end the waits of a FIFO's source when it becomes readable. The read returns
- * PL_CANCELLED at once if there has been no writer, else after two seconds without data. Bytes that are in the FIFO are
- * still read: ranks may have to make one more step together.
+ * Ends the waits of a FIFO's source when `stop_fd`, which stays the caller's, becomes readable. The read returns
+ * PL_CANCELLED: at once if there has been no writer, otherwise after two seconds without data. Bytes in the FIFO are
+ * still read, because ranks may have to make one more step together.
  */
 void pl_source_stop_fifo(struct pl_source *source, int stop_fd);
 
 /**
- * Names the file in which the process that writes the FIFO tells why it waits, or which error has ended the data
- * (s3io/pipe/split.h): a read that finds no data returns that error, and its PL_TIMEOUT has those words.
+ * Sets the path of the report in which the FIFO's writer tells why it waits, or which error has ended the data
+ * (s3io/pipe/split.h). A read that finds no data returns that error; its PL_TIMEOUT has the report's text.
  */
 enum pl_status pl_source_follow_report(struct pl_source *source, const char *path,
                                        struct pl_error *reterr) PL_MUST_CHECK;

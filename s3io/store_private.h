@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The inside of a store: the functions of each kind of store, how objects are read, channels. Internal to s3io/. */
+/** The internals of stores: the functions of each kind of store, how objects are read, channels. Internal to s3io/. */
 #ifndef PL_S3IO_STORE_PRIVATE_H
 #define PL_S3IO_STORE_PRIVATE_H
 
@@ -14,17 +14,17 @@ struct pl_text;
 enum pl_status pl_object_list_add(struct pl_object_list *list, const char *key, size_t key_bytes, uint64_t size_bytes,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** A plan: the objects that will be read, in their order. Zero except `list`: all of them, in the list's order. */
+/** A plan: the objects that will be read, and their order. If only `list` is set: all of them, in the list's order. */
 struct pl_object_order {
     const struct pl_object_list *list; /* must outlive the order */
-    bool shuffle;                      /* an order that depends on `seed` and `epoch` */
+    bool shuffle;                      /* read the objects in an order that depends on `seed` and `epoch` */
     uint64_t seed, epoch;
     struct pl_shard deal; /* if its size is not 0: object i of the order is read if i mod `size` is `rank` */
-    /* so many of these are left out, and the bytes of the first one that is read before `first_byte` */
+    /* the first `first` of these objects are left out, and of the next one the bytes before `first_byte` */
     uint64_t first, first_byte;
 };
 
-/** Returns how many objects are read, and the one at `position` among them. */
+/** Return the number of objects that are read, and the object at `position` among them. */
 uint64_t pl_object_order_count(const struct pl_object_order *order);
 const struct pl_object *pl_object_order_at(const struct pl_object_order *order, uint64_t position);
 
@@ -42,10 +42,10 @@ struct pl_store_ops {
     enum pl_status (*open_fetched)(void *fetch, uint64_t position, struct pl_source **ret_source,
                                    struct pl_error *reterr);
     void (*fetch_close)(void *fetch);
-    /* Sets `name` to that of the object's source; NULL if it is the store's name, '/' and the key. */
+    /* Sets `name` to the name of the object's source. NULL: this name is the store's name, '/' and the key. */
     enum pl_status (*name_object)(struct pl_store *store, const struct pl_object *object, struct pl_text *name,
                                   struct pl_error *reterr);
-    /* Returns the object's ETag; NULL if there is none, or for all objects of the kind. */
+    /* Returns the object's ETag, or NULL if it has none. May be NULL if no object of this kind has one. */
     const char *(*etag)(struct pl_store *store, const struct pl_object *object);
     void (*close)(struct pl_store *store); /* releases `store` itself; pl_store_close() releases `name` */
 };
@@ -53,7 +53,7 @@ struct pl_store_ops {
 enum pl_status pl_store_init(struct pl_store *store, const struct pl_store_ops *ops, const char *name,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Sets `name` to that of the object's source, for messages. */
+/** Sets `name` to the name of the object's source, for messages. */
 enum pl_status pl_store_name_object(struct pl_store *store, const struct pl_object *object, struct pl_text *name,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -65,11 +65,11 @@ struct pl_store_reader {
     struct pl_store *store;
     struct pl_object_order order;
     uint64_t position; /* position of the next object */
-    void *fetch;       /* NULL if each object is opened by itself */
+    void *fetch;       /* NULL if each object is opened alone */
 };
 
 /**
- * Begins with the first object of `order`. Its objects are from the last list of `store`. Both must outlive the reader.
+ * Begins with the first object of `order`, whose list is the last one of `store`. Both must outlive the reader.
  */
 enum pl_status pl_store_reader_open(struct pl_store_reader *reader, struct pl_store *store,
                                     const struct pl_object_order *order, struct pl_error *reterr) PL_MUST_CHECK;

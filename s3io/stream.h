@@ -30,8 +30,7 @@ struct pl_stream_options {
      * the order */
     bool shuffle_objects;
     uint64_t seed;
-    /* Of a channel that is dealt: whose records its FIFOs have, for the places that are saved. A size of 0: nobody's
-     * in particular. */
+    /* For a dealt channel: the rank whose records its FIFOs have, for saved places. A size of 0: not known. */
     struct pl_shard dealt_to;
 };
 
@@ -63,7 +62,7 @@ enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, str
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Returns the place behind the last record that was returned, as text (JSON with a checksum), which the caller frees.
+ * Returns the place after the last record that was returned, as text (JSON with a checksum), which the caller frees.
  * It has the epoch, the record's number, its object and byte, the seed, the format, rank and number of ranks, and a
  * digest of the list of objects: their keys, sizes and ETags.
  *
@@ -72,12 +71,12 @@ enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, str
 enum pl_status pl_stream_save(struct pl_stream *stream, char **ret_text, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Instead of pl_stream_start(): goes to the place in `text`, so that pl_stream_next() returns the record after it. An
- * object is read from there; a FIFO, and an object that is compressed or IDX, from its beginning, and what was read
- * before is passed over without a check of its data. The counts are those since then, except `source_bytes`.
+ * Call instead of pl_stream_start(): goes to the place in `text`; pl_stream_next() then returns the record after it. An
+ * object is read from there. A FIFO, or an object that is compressed or IDX, is read from its beginning; records before
+ * the place are passed over without a check of their data. Counts begin at the place, except `source_bytes`.
  *
- * The place may be that of another rank or of another number of ranks: at the beginning of an epoch; and where records
- * are dealt, without `skip_corrupt`, if all ranks had read equally many when it was saved.
+ * The place may come from another rank or from another number of ranks if it is the beginning of an epoch. The same
+ * holds if records are dealt, without `skip_corrupt`, and all ranks had read equally many when it was saved.
  *
  * Errors  PL_CORRUPT: the text is damaged. PL_UNSUPPORTED: it has another version. PL_MISMATCH names what differs, with
  *         what was found and what was expected: the source, a listed object, the format, compression, order, split,
@@ -97,7 +96,7 @@ void pl_stream_close(struct pl_stream *stream);
  */
 void pl_stream_cancel(struct pl_stream *stream, bool cancelled);
 
-/** Adds to an error about a record's contents where the record is: object, number, byte, channel and epoch. */
+/** Adds the place of a record to an error about its contents: object, number, byte, channel and epoch. */
 void pl_stream_error_context(const struct pl_stream *stream, uint64_t epoch, const struct pl_record *record,
                              struct pl_error *reterr);
 

@@ -71,14 +71,14 @@ static struct pl_algorithm_step ring_gather(int n, int position, int round)
 }
 
 /*
- * If n is not a power of two, the first 2 * extra positions form pairs. The odd one of a pair sends its vector to the
- * even one, which takes part for both under the number position / 2 and sends the result back at the end.
+ * If n is not a power of two, the first 2 * extra positions form pairs. The odd position of a pair sends its vector to
+ * the even one, which takes part for both under the number position / 2 and sends the result back at the end.
  */
 struct fold {
     int power;
     int log;
     int extra;
-    int number; /* -1: folded away */
+    int number; /* number among the positions that take part; -1: takes no part */
 };
 
 static struct fold fold_of(int n, int position)
@@ -100,7 +100,7 @@ static int unfolded(const struct fold *fold, int number)
     return number < fold->extra ? 2 * number : number + fold->extra;
 }
 
-/* The round of the pairs; `back` returns results. Positions above the pairs are idle. */
+/* A step of the round in which pairs exchange; it returns results if `back`. Positions above the pairs are idle. */
 static struct pl_algorithm_step fold_step(const struct fold *fold, int position, int blocks, bool back)
 {
     struct pl_algorithm_step step = idle;

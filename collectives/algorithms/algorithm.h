@@ -46,7 +46,7 @@ enum pl_algorithm {
 
 enum { PL_ALGORITHM_COUNT = PL_ALGORITHM_PAIRWISE + 1 };
 
-/** The part of one position in one round. A peer of -1 means that there is no message in that direction. */
+/** What one position does in one round. A peer of -1 means that there is no message in that direction. */
 struct pl_algorithm_step {
     int to;
     int send_first; /* first block that is sent */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What bootstraps share: a wait for one message, an allgather made of messages, and on it gather, vote, abort and
- * leave. Also the bootstrap of one rank alone. */
+/* What bootstraps share: a wait for one message, an allgather made of messages, and gather, vote, abort and leave made
+ * of that. Also the bootstrap of one rank alone. */
 #include "collectives/bootstrap/bootstrap_private.h"
 
 #include "base/clock.h"
@@ -58,7 +58,7 @@ struct pl_packed_error pl_bootstrap_pack_error(const struct pl_error *error)
 
 /* First bytes of a message: whether a rank is known to have failed. */
 struct head {
-    int64_t failing_rank; /* the rank + 1; 0: no failed rank is known, and blocks follow */
+    int64_t failing_rank; /* number of a failed rank + 1; 0: none is known, and blocks follow */
 };
 
 /* The whole message if a rank has failed. */
@@ -94,10 +94,10 @@ static enum pl_status send_and_receive(struct pl_transport *transport, const voi
 }
 
 /*
- * Distances 1, 2, 4, ...: after each round a rank holds the blocks of twice as many ranks below it. `held` keeps the
- * block of rank (rank - i) mod size at position i, so that a message is one contiguous piece after its header. A
- * failure takes the place of the blocks and is relayed instead of them, so that in the end all ranks know a failed one.
- * A rank without memory for the blocks can relay it too. `own`: the failure of this rank, or none.
+ * Rounds of distances 1, 2, 4, ...: after each a rank holds the blocks of twice as many ranks below it. `held` keeps
+ * the block of rank (rank - i) mod size at position i, so that a message is one contiguous piece after its header. A
+ * rank that knows of a failure relays it instead of blocks, so that in the end all ranks know a failed rank. That needs
+ * no memory for blocks. `own` is the failure of this rank, or none.
  */
 enum pl_status pl_bootstrap_exchange(void *context, const struct pl_error *failed, const void *send, void *recv,
                                      size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
@@ -126,7 +126,7 @@ enum pl_status pl_bootstrap_exchange(void *context, const struct pl_error *faile
                          bytes, transport->most_bytes);
     }
     if (own.status == PL_OK) {
-        room_bytes -= room_bytes % _Alignof(struct head); /* PL_TRANSPORT_RESERVE_BYTES is more */
+        room_bytes -= room_bytes % _Alignof(struct head); /* takes less than PL_TRANSPORT_RESERVE_BYTES */
         held = pl_memory_new(2, room_bytes, &own);
     }
     if (held) {

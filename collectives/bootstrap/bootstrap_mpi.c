@@ -295,8 +295,8 @@ static enum pl_status split(void *context, const int *ranks, int count, enum pl_
     return status;
 }
 
-/* Ignores SIGPIPE. Open MPI writes to a peer that has died as to any other: that must be an error here and not end
- * this rank without a message. */
+/* Ignores SIGPIPE. Open MPI also writes to a peer that has died. Such a write must fail with an error; the signal would
+ * kill this rank without a message. */
 static void ignore_broken_pipes(void)
 {
     struct sigaction now;
@@ -376,8 +376,8 @@ static enum pl_status initialize(struct pl_error *reterr)
     return links == 1 ? PL_OK : connect_all(links, reterr);
 }
 
-/* Fails if several connections are wanted: the program has initialised MPI itself, so initialize() has not opened
- * them. They could hang, and a rank that is in initialize() waits for this one. */
+/* Fails if several connections are wanted: the program has initialised MPI itself, so initialize() has not opened them.
+ * Messages could hang, and a rank that is in initialize() waits for this one. */
 static enum pl_status check_connections(struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Messages between two ranks, on which the algorithms of p2p/ run, and helpers for bootstraps and for code that sets
- * something up over one. Internal to collectives/.
+ * Messages between two ranks, on which the algorithms of p2p/ run, and helpers for bootstraps and their users. Internal
+ * to collectives/.
  *
  * Between one sender and one receiver, messages of equal tag are received in the order sent. A message longer than the
  * receiver's buffer fills it and fails with PL_MISMATCH; a shorter one is fine. No function of a transport blocks.
@@ -23,13 +23,13 @@ enum {
     PL_TRANSPORT_LATE_BYTES = 16,
     PL_TRANSFER_SCRATCH_WORDS = 4,
     PL_TRANSPORT_MOST_BYTES = 1 << 30, /* limit for one message: MPI counts in an int */
-    PL_TAG_BITS = 22, /* MPI promises 15; Open MPI and MPICH give 23 or more, which bootstrap_mpi.c checks */
+    PL_TAG_BITS = 22, /* MPI promises 15 bits; Open MPI and MPICH give 23 or more, which bootstrap_mpi.c checks */
 };
 
-/* Tags below PL_TAG_P2P are for making worlds and ending them. */
+/* Tags below PL_TAG_P2P are for messages that make or end worlds. */
 enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_REVOKE = 3, PL_TAG_RENDEZVOUS = 4 /* to 7 */, PL_TAG_P2P = 256 };
 
-/** An error as it goes to other ranks in an exchange. */
+/** An error in the form in which ranks exchange it. */
 struct pl_packed_error {
     int32_t status; /* enum pl_status */
     char text[PL_PACKED_ERROR_TEXT_BYTES];
@@ -41,7 +41,7 @@ struct pl_packed_error pl_bootstrap_pack_error(const struct pl_error *error);
 struct pl_locality {
     char host[64];   /* name of the host: for messages only, since two hosts may have equal names */
     char device[48]; /* "GPU-xxxxxxxx-..."; "" if the rank was given no device */
-    int32_t ordinal; /* the device's number in its process */
+    int32_t ordinal; /* number of the device in the rank's process */
 };
 
 /** A send or receive under way; `scratch` belongs to the transport. Zero-initialise. */
@@ -53,14 +53,14 @@ struct pl_transfer {
 struct pl_transport {
     const char *name;
     void *context;
-    size_t most_bytes; /* limit for one message: a caller with more sends parts */
-    /* [size]: see pl_world_global_rank(); NULL: global ranks equal the ranks here */
+    size_t most_bytes; /* limit for one message; callers split longer data */
+    /* [size]: see pl_world_global_rank(); NULL: each rank is its own global rank */
     const int *global_ranks;
     const struct pl_locality *localities; /* [size]; NULL: not known yet */
     bool leaked;                          /* a cancel() has failed, here or in a sub-world of a backend */
-    /* memory for the error that a rank sends when it has none left, and for what it receives meanwhile */
+    /* memory for a failing rank that cannot allocate: the error message that it sends, and messages that it receives */
     _Alignas(8) char reserve[2][PL_TRANSPORT_RESERVE_BYTES];
-    /* a world over it was revoked: messages may still arrive long after the world's end */
+    /* a world of this transport was revoked: messages may still arrive long after the world's end */
     bool revoked;
     _Alignas(8) char revoke_in[PL_TRANSPORT_REVOKE_BYTES]; /* see core/types.h */
     _Alignas(8) char revoke_out[PL_TRANSPORT_REVOKE_BYTES];
@@ -128,7 +128,7 @@ static inline bool pl_bootstrap_is_desynchronised(const struct pl_error *error)
     return error->status == PL_TIMEOUT || error->domain == PL_DOMAIN_MPI;
 }
 
-/** pl_world_has_leaked(), for callers that hold the world's lock. */
+/** As pl_world_has_leaked(), for callers that hold the world's lock. */
 static inline bool pl_bootstrap_has_leaked(const struct pl_bootstrap *bootstrap)
 {
     return bootstrap->transport && bootstrap->transport->leaked;
@@ -144,8 +144,8 @@ static inline enum pl_status pl_bootstrap_allgather(const struct pl_bootstrap *b
 }
 
 /**
- * pl_bootstrap.exchange by messages, in ceil(log2 size) rounds, for a bootstrap that is its own context. PL_LIMIT if
- * the blocks of all ranks are more than one message holds.
+ * An implementation of pl_bootstrap.exchange by messages, in ceil(log2 size) rounds. The bootstrap must be its own
+ * `context`. PL_LIMIT if the blocks of all ranks do not fit in one message.
  */
 enum pl_status pl_bootstrap_exchange(void *bootstrap, const struct pl_error *failed, const void *send, void *recv,
                                      size_t bytes, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
@@ -161,8 +161,8 @@ enum pl_status pl_bootstrap_exchange(void *bootstrap, const struct pl_error *fai
 unsigned pl_tcp_links_count(const struct pl_environment *environment, const char **ret_interface);
 
 /**
- * Call before MPI_Init(): makes Open MPI treat the `*ret_links` connections as equal, by variables of this process's
- * environment. If there are more than one, every pair of ranks opens its own right after MPI_Init(), all from one end.
+ * Call before MPI_Init(): sets environment variables of this process that make Open MPI treat the `*ret_links`
+ * connections as equal. If there are several, each pair of ranks opens its own after MPI_Init(), all from one end.
  *
  * Test  tests/unit/collectives/bootstrap/test_tcp_links.c, tests/integration/tcp_links.sh
  */

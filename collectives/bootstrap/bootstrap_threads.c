@@ -31,7 +31,7 @@ struct hub {
     struct mailbox *boxes; /* [size] */
     pthread_mutex_t lock;
     struct {
-        int users;            /* endpoints, plus the split that made the hub while its parent has it */
+        int users;            /* number of endpoints, plus 1 while the parent's split that made the hub exists */
         struct split *splits; /* splits that some of their members have called for, but not yet all */
     } synced;
 };
@@ -56,7 +56,7 @@ struct endpoint {
 
 static void hub_leave(struct hub *hub);
 
-/* Frees a split; no rank refers to it, only the hub that it was called on. */
+/* Frees a split to which no rank refers any more, only the hub that it was called on. */
 static void split_free(struct split *split)
 {
     if (split->hub) {
@@ -150,7 +150,7 @@ static enum pl_status post_message(void *context, const void *data, size_t bytes
     *box->synced.tail = message;
     box->synced.tail = &message->next;
     pthread_mutex_unlock(&box->lock);
-    /* The message is sent already: test() sees that by word 0, which is NULL. */
+    /* The message is sent already; word 0 is NULL, which tells that to test(). */
     *transfer = (struct pl_transfer){.active = true};
     return PL_OK;
 }

@@ -30,7 +30,7 @@ static unsigned number_of(const struct pl_environment *environment, const char *
 {
     unsigned number = 0;
 
-    /* a value that is not a number is Open MPI's to report: it reads the variable too */
+    /* Open MPI reads the variable too, and reports a value that is not a number */
     return pl_environment_get_number_or(environment, name, 0, 1U << 20, &number, NULL) == PL_OK ? number : 0;
 }
 

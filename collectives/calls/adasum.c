@@ -22,8 +22,8 @@ struct adasum {
     struct pl_collective collective; /* the program's descriptor */
     int rank, ranks, levels;
     bool gathers;        /* the chain is one allgather */
-    enum pl_dtype dtype; /* type that it computes in: float32 or float64 */
-    uint64_t *counts;    /* [2 n], of the step that was described last */
+    enum pl_dtype dtype; /* type of the computation: float32 or float64 */
+    uint64_t *counts;    /* [2 n]: counts of the step that describe() returned last */
     /* in the scratch memory of the chain */
     double *own_dots, *dots; /* [DOTS], [n * DOTS] */
     char *other;             /* received data */
@@ -183,7 +183,7 @@ static void lay_out(struct adasum *adasum, char *scratch)
     }
 FOR_FLOATS(ARITHMETIC)
 
-/* The factor of a vector with the square `square` that has the dot product `dot` with the other one. */
+/* The factor of a vector: `square` is its product with itself, `dot` its product with the other vector. */
 static double factor_of(double dot, double square)
 {
     return square < DBL_MIN ? 1 : 1 - dot / square / 2;
@@ -210,7 +210,7 @@ static void combine(const struct adasum *adasum, void *to, const void *a, const 
     }
 }
 
-/* Converts the program's elements to the type that it computes in; narrow() converts back. */
+/* Converts the program's elements to the type of the computation; narrow() converts back. */
 static void widen(const struct adasum *adasum, void *to, const void *from, uint64_t count)
 {
     double factor = adasum->collective.scaled ? adasum->collective.prescale : 1;
@@ -264,7 +264,7 @@ static void walk_tree(struct adasum *adasum)
     narrow(adasum, adasum->collective.recv, adasum->work, count);
 }
 
-/* Finds this rank's part of the two vectors that are combined at `level`; `*ret_a` is that of the lower ranks. */
+/* Finds this rank's part of the vectors a and b that are combined at `level`; a is the vector of the lower ranks. */
 static void find_pair(const struct adasum *adasum, int level, char **ret_own, const char **ret_a, const char **ret_b,
                       uint64_t *ret_length)
 {
@@ -276,7 +276,7 @@ static void find_pair(const struct adasum *adasum, int level, char **ret_own, co
     *ret_b = adasum->rank >> level & 1 ? *ret_own : adasum->other;
 }
 
-/* Combines the two vectors of `level`. Its dot products are the sums of those of the parts, in the order of ranks. */
+/* Combines the two vectors of `level`. Each dot product is the sum of the parts' dot products, in rank order. */
 static void end_level(struct adasum *adasum, int level)
 {
     int ranks = 2 << level, first = adasum->rank & ~(ranks - 1);

@@ -17,11 +17,11 @@
 
 #include "collectives/collective.h"
 
-/** PL_OK if the ranks of `world` can run `collective`, an adasum. */
+/** PL_OK if the ranks of `world` can run `collective`, which is an adasum. */
 enum pl_status pl_adasum_check(const struct pl_world *world, const struct pl_collective *collective,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Check `collective`, an adasum, and put its chain into the queue. Call with the world's lock held. */
+/** Check `collective`, which is an adasum, and queue its chain. Call with the world's lock held. */
 enum pl_status pl_adasum_enqueue(struct pl_world *world, const struct pl_collective *collective,
                                  struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -19,7 +19,7 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
                                  : pl_request_check(world, collective, reterr);
 }
 
-/* A captured stream: the event that is recorded there would draw our streams into the capture. */
+/* Refuses a captured stream: the event that is recorded in it would draw our streams into the capture. */
 static enum pl_status refuse_captured(const struct pl_world *world, const struct pl_collective *collective,
                                       struct pl_error *reterr)
 {

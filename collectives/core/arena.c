@@ -76,7 +76,7 @@ static enum pl_status alloc_private(struct pl_world *world, uint64_t bytes, stru
     return PL_OK;
 }
 
-/* Ends a block that is no longer in the list. */
+/* Releases a block that is no longer in the list. */
 static void end_block(struct pl_world *world, struct pl_arena_block *block, int64_t deadline_ns)
 {
     if (block->memory == PL_MEMORY_HOST) {
@@ -87,7 +87,7 @@ static void end_block(struct pl_world *world, struct pl_arena_block *block, int6
     }
 }
 
-/* Ends the block of that memory, if there is one. */
+/* Releases the block that starts at `data`, if there is one. */
 static void end_block_of(struct pl_world *world, enum pl_memory memory, const void *data)
 {
     for (struct pl_arena_block **at = &world->blocks; *at; at = &(*at)->next) {

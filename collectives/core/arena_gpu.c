@@ -22,7 +22,7 @@ struct export_record {
     int32_t exported; /* whether `handle` opens it */
     uint64_t address;
     struct pl_device_handle handle;
-    struct pl_packed_error failure; /* why it is not made, or not exported */
+    struct pl_packed_error failure; /* why the block was not made or not exported */
 };
 
 static void release_block(struct pl_world *world, struct pl_arena_block *block)
@@ -107,7 +107,7 @@ static enum pl_status map_blocks(struct pl_world *world, struct pl_arena_block *
     return PL_OK;
 }
 
-/* Maps each other's blocks on all ranks or, with the reason in world->gpu_not_mapped, on no rank. */
+/* Maps the blocks of all ranks, on every rank or, if one fails, on none: world->gpu_not_mapped has the reason. */
 static enum pl_status share(struct pl_world *world, struct pl_arena_block *block,
                             const struct export_record *export_records, int64_t deadline_ns, struct pl_error *reterr)
 {
@@ -196,7 +196,7 @@ void pl_arena_gpu_end(struct pl_world *world, struct pl_arena_block *block, int6
     for (int r = 0; block->mappings && r < world->size; r++) {
         elsewhere = elsewhere || block->mappings[r].imported;
     }
-    /* It is undefined to release memory that another process has mapped; a rank that is gone has nothing mapped. */
+    /* Releasing memory that another process maps is undefined, so wait for all; a rank that is gone maps nothing. */
     if (elsewhere && world->failure.status == PL_OK &&
         pl_bootstrap_vote(world->bootstrap, PL_OK, deadline_ns, &error) != PL_OK) {
         world->failure = error;

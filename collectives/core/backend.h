@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The interface of a backend, and what it sees of a world and a request. Internal to collectives/.
+ * The interface of a backend, and the parts of a world and a request that it sees. Internal to collectives/.
  *
  * The world keeps posted requests in a queue and runs them one at a time, in order. A backend is given a request only
  * when all earlier ones of that world have ended on this rank (other ranks may be ahead or behind by one or more). A
@@ -36,12 +36,12 @@ enum {
 struct pl_signature {
     uint64_t sequence;
     uint64_t count;       /* elements; for ragged kinds the sum of counts */
-    uint64_t counts_hash; /* hash of the counts if all ranks know all of them (allgather, reduce_scatter), else 0 */
+    uint64_t counts_hash; /* hash of the counts if all ranks know them all (allgather, reduce_scatter), else 0 */
     /* hash of both factors and the divisor; 0 if the collective is not scaled and its divisor is n */
     uint64_t scale_hash;
     uint64_t name_hash;
     uint64_t what; /* kind, dtype, op, flags in a byte each from the lowest, then the root in 32 bits */
-    char name[16]; /* the start of the name, NUL-padded: for messages only, though compared like the rest */
+    char name[16]; /* start of the name, padded with NULs: for messages, but compared too */
 };
 
 /**
@@ -57,35 +57,35 @@ bool pl_signature_equal(const struct pl_signature *a, const struct pl_signature 
 enum pl_request_phase { PL_REQUEST_QUEUED, PL_REQUEST_RUNNING, PL_REQUEST_DONE };
 
 /**
- * A posted collective. `collective` is checked and normalised: its lists are the request's own; the factors are 1 if
- * not `scaled`; the divisor is what a sum is divided by, 1 if it is not divided. A started BROADCAST has recv only (it
- * has the root's data), except in device memory.
+ * A posted collective. `collective` is checked and normalised: its lists belong to the request; the factors are 1 if
+ * not `scaled`; the divisor is the number that a sum is divided by, or 1. A started BROADCAST uses `recv` only (it has
+ * the root's data), except in device memory.
  */
 struct pl_request {
     struct pl_collective collective;
     struct pl_signature signature;
     struct pl_world *world;
     uint64_t scratch[PL_REQUEST_SCRATCH_WORDS]; /* for the backend; zero when posted */
-    /* streamed backends: everything is given to the device, and stream_wait() may be called */
+    /* streamed backends: all work is queued on the device, and stream_wait() may be called */
     bool launched;
-    /* poll budget: how often a call may poll again before it returns, because the caller would only wait; else 0 */
+    /* how often a call may poll again before it returns, because the caller would only wait; usually 0 */
     unsigned poll_budget;
-    /* a backend increases it whenever data has moved, so that a waiting rank stays awake */
+    /* increased by the backend when data has moved, so that a waiting rank stays awake */
     uint64_t progress_count;
 
-    /* Fields of the world: */
+    /* Fields that only the world uses: */
     bool is_persistent;     /* see pl_request_new() */
-    struct pl_chain *chain; /* chain that this request is a step of; may be NULL */
+    struct pl_chain *chain; /* chain that has this request as a step; may be NULL */
     int step;
     const struct pl_world_backend *backend;
     struct pl_request *older;      /* next one in the list of all requests of the world */
     struct pl_request *next;       /* next one in the queue, or in the list of unused requests */
-    uint64_t *counts;              /* memory of collective.counts */
-    int64_t deadline_ns;           /* 0 until a wait reads the clock */
+    uint64_t *counts;              /* memory that collective.counts points to */
+    int64_t deadline_ns;           /* 0 until the deadline is set, when a wait first reads the clock */
     int64_t search_ns;             /* when to start the search for the rank that is late */
     int64_t posted_ns, started_ns; /* set only while an observer is installed */
-    int64_t wait_began_ns;         /* 0 while no call waits */
-    int waited_for;                /* -1: no rank */
+    int64_t wait_began_ns;         /* when the present wait began; 0 while no call waits */
+    int waited_for;                /* rank that this rank waited for when it last went to sleep; -1: none */
     enum pl_status status;
     enum pl_request_phase phase;
 };
@@ -96,15 +96,15 @@ static inline bool pl_kind_reduces(enum pl_kind kind)
     return kind == PL_ALLREDUCE || kind == PL_REDUCE || kind == PL_REDUCE_SCATTER;
 }
 
-/** Floats of 16 bits: sums of them are rounded as seldom as possible. */
+/** Whether it is a 16-bit float: sums of these are rounded as seldom as possible. */
 static inline bool pl_is_half(enum pl_dtype dtype)
 {
     return dtype == PL_FLOAT16 || dtype == PL_BFLOAT16;
 }
 
 /**
- * Copy a structure whose fields were stored a moment ago, 8 bytes at a time. Wider loads, as compilers use, would wait
- * until each pair of stores has reached the cache, which may take longer than all else that a small collective does.
+ * Copy a structure whose fields were stored a moment ago, 8 bytes at a time. Compilers would use wider loads, which
+ * wait until each pair of stores has reached the cache. That may take longer than all other work of a small collective.
  */
 static inline void pl_copy_fresh(void *to, const void *from, size_t bytes)
 {
@@ -116,7 +116,7 @@ static inline void pl_copy_fresh(void *to, const void *from, size_t bytes)
     }
 }
 
-/** Call between two polls of a word that another core will write. */
+/** Call between two polls of a word that another core is going to write. */
 static inline void pl_pause_cpu(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -133,33 +133,33 @@ static inline void pl_pause_cpu(void)
  */
 struct pl_backend {
     const char *name;
-    bool on_device; /* serves device memory, all others host memory: off, without a probe, unless every rank was given a
+    bool on_device; /* serves device memory (others: host memory); off, without a probe, unless every rank was given a
                      * device */
-    bool always_on; /* the setting `backend` does not turn it off */
-    bool has_sub_worlds; /* runs on worlds of other backends: if it cannot run, the setting `backend` does not
-                          * restrict those */
-    bool streamed; /* post never ends a request, progress of any request advances all of them, stream_wait() is there */
+    bool always_on; /* stays on whatever the setting `backend` says */
+    bool has_sub_worlds; /* runs on worlds of other backends; if it cannot run, the setting `backend` does not restrict
+                          * those */
+    bool streamed; /* post() never ends a request; progress() of any request advances all; stream_wait() is not NULL */
 
     /**
-     * Whether it can run on this world; if not, `reason` tells people why. The backend is on only if all ranks answer
+     * Whether the backend can run on this world; if not, `reason` tells people why. It is on only if all ranks answer
      * true.
      */
     bool (*probe)(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);
 
     /**
-     * Collective over the world. `state` is zero. A failure that all ranks see turns the backend off with its text as
-     * the reason; free() is called then, too. NULL if there is no state.
+     * Collective over the world. `state` is zero. A failure that all ranks see turns the backend off, with the error's
+     * text as the reason; free() is called then, too. NULL if there is no state.
      */
     enum pl_status (*init)(struct pl_world *world, void *state, struct pl_error *reterr);
     size_t state_bytes;
 
     /**
-     * Whether it serves this collective, which is in memory of its kind. It must decide by what the signature covers,
-     * so that all ranks give the same answer. NULL: it serves all.
+     * Whether the backend serves this collective, whose memory is of the right kind. It must decide by the fields of
+     * the signature, so that all ranks give the same answer. NULL: it serves all.
      */
     bool (*serves)(void *state, const struct pl_collective *collective);
 
-    /** Start the request; a small one may end here (`*ret_done`). If all do, progress and cancel may be NULL. */
+    /** Start the request. If it ends here, `*ret_done` is set. If all do, progress and cancel may be NULL. */
     enum pl_status (*post)(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr);
 
     /** Advance without blocking. Deadlines are checked by the world. */
@@ -176,17 +176,17 @@ struct pl_backend {
 
     /**
      * End a request that will not be advanced any more (deadline, error, cancel). Must not access its buffers
-     * afterwards; reports the failure to peers if it can.
+     * afterwards. Reports the failure to peers if it can.
      */
     void (*cancel)(void *state, struct pl_request *request);
 
     /**
-     * This rank ends its world because of `why` while no request runs: make the ranks that share memory with it report
-     * that. Other ranks receive it as a message (core/types.h). NULL if ranks share no memory.
+     * Called when this rank ends its world because of `why` while no request runs: makes the ranks that share memory
+     * with this rank report the error. Other ranks get a message (core/types.h). NULL if ranks share no memory.
      */
     void (*abort)(void *state, const struct pl_error *why);
 
-    /** The rank that `request` is waiting for, for messages; -1 if unknown. May be NULL. */
+    /** The rank that `request` waits for, which messages name; -1 if unknown. May be NULL. */
     int (*waits_for)(void *state, const struct pl_request *request);
 
     /**
@@ -196,7 +196,7 @@ struct pl_backend {
      */
     enum pl_status (*check_peers)(void *state, bool *ret_left, struct pl_error *reterr);
 
-    /** Lines for pl_world_describe(): which algorithm for which size. May be NULL. */
+    /** Writes lines for pl_world_describe(): the algorithm for each size. May be NULL. */
     void (*describe)(void *state, struct pl_text *text);
 
     /**
@@ -211,14 +211,14 @@ struct pl_backend {
 
 /* Functions on a world for backends, besides world.h. */
 
-/** For setting up: allgather and barrier over this world's ranks. Not while a collective runs. */
+/** For setting up: allgather and barrier over this world's ranks. Do not use it while a collective runs. */
 struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world);
 
 /** Make an internal sub-world for a backend's own use, without devices. Only the listed ranks call. */
 enum pl_status pl_world_new_internal(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
-/** pl_collective_post() for a backend, whose collectives are never adasum. */
+/** As pl_collective_post(), for a backend. Its collectives are never adasum. */
 enum pl_status pl_request_post(struct pl_world *world, const struct pl_collective *collective,
                                struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -234,21 +234,21 @@ enum pl_status pl_request_wait_until(struct pl_world *world, int64_t until_ns, s
 enum pl_status pl_request_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Revoke `world` because of `why`: it ends here, and the other ranks get an error as soon as they can receive it. The
- * error is PL_PEER, but PL_TIMEOUT or PL_MISMATCH if `why` is that.
+ * Revoke `world` because of `why`: it ends here, and the other ranks get an error as soon as they can receive it. They
+ * get PL_TIMEOUT or PL_MISMATCH if that is the status of `why`, otherwise PL_PEER.
  */
 void pl_request_revoke_world(struct pl_world *world, const struct pl_error *why);
 
 /**
- * Write the error that other ranks report, as `status`, when they receive `why` from this one: "rank 1 on host algo-2
- * has given up: " and the text of `why`. If this rank itself has received `why` from another, the text is unchanged, so
- * that all ranks report the same. Domain and code name the rank that failed first.
+ * Write the error that other ranks report, as `status`, when this rank sends them `why`: "rank 1 on host algo-2 has
+ * given up: " and the text of `why`. If `why` came from another rank, its text is unchanged, so that all ranks report
+ * the same. Domain and code name the rank that failed first.
  */
 void pl_revoke_relay_error(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
                            struct pl_error *ret_received);
 
 /**
- * Sizes and offsets of the ranks' blocks. `counts` may be NULL; then each block has `count` elements: see struct
+ * Sizes and offsets of the ranks' blocks. If `counts` is NULL, each block has `count` elements: see struct
  * pl_collective.
  */
 static inline uint64_t pl_counts_get(const uint64_t *counts, uint64_t count, int rank)
@@ -277,7 +277,7 @@ static inline void pl_counts_starts(const uint64_t *counts, uint64_t count, int 
 
 /**
  * A failure that is not reported yet. If ranks call different collectives, moving their data fails as well, but the
- * check of the calls gives the better message, which names both sides.
+ * call check gives the better message, which names both calls.
  */
 struct pl_deferred_error {
     bool failed;
@@ -285,7 +285,7 @@ struct pl_deferred_error {
 };
 
 /**
- * Report the failure if `checked`: the calls are equal, or the check is not waited for any longer. Until then PL_OK.
+ * Report the failure if `checked`: the calls are equal, or nobody waits for the call check any longer. Otherwise PL_OK.
  */
 static inline enum pl_status pl_deferred_error_report(const struct pl_deferred_error *deferred, bool checked,
                                                       struct pl_error *reterr)
@@ -299,25 +299,25 @@ static inline enum pl_status pl_deferred_error_report(const struct pl_deferred_e
     return deferred->error.status;
 }
 
-/** For ranks of one host: shared memory. */
+/** Collectives of ranks on one host, by shared memory. */
 extern const struct pl_backend pl_backend_shm;
 
-/** For messages between two ranks. */
+/** Collectives by messages between two ranks. */
 extern const struct pl_backend pl_backend_p2p;
 
-/** For several hosts of which at least one has several ranks. */
+/** Collectives of several hosts, at least one of which has several ranks. */
 extern const struct pl_backend pl_backend_hier;
 
-/** For device memory of one rank. */
+/** Collectives in device memory, in a world of one rank. */
 extern const struct pl_backend pl_backend_self_gpu;
 
-/** For device memory of one device per rank, by NCCL; always off in a build without it. */
+/** Collectives in device memory, by NCCL, with one device per rank; always off in a build without NCCL. */
 extern const struct pl_backend pl_backend_nccl;
 
-/** For device memory of any devices, through host memory. */
+/** Collectives in device memory, by copies through host memory, for any devices. */
 extern const struct pl_backend pl_backend_device;
 
-/** In order of preference: the first backend that runs and serves a collective gets it. NULL ends the table. */
+/** The backends in order of preference: a collective gets the first that runs and serves it. Ends with NULL. */
 extern const struct pl_backend *const pl_backends[];
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the rank that is late: follows by messages who waits for whom, up to the rank that waits for no other. Revokes
- * a world by messages. Votes on a step. */
+/* Finds the late rank: follows by messages which rank waits for which, up to a rank that waits for no other. Revokes a
+ * world by messages. Votes on a step. */
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 static const int64_t BEFORE_LONGEST_NS = 10 * PL_NS_PER_S;
-/* A rank that is asked first answers with the rank that it waits for, and later with what it has learned by asking. */
+/* When to ask again: a rank answers first with the rank that it waits for, later with what it has learned by asking. */
 static const int64_t ASK_AGAIN_NS = 50 * PL_NS_PER_MS;
 
 _Static_assert(sizeof(struct pl_late_message) <= PL_TRANSPORT_LATE_BYTES, "a message fits in its buffer");
@@ -46,9 +46,9 @@ static void test(struct pl_world *world, struct pl_transfer *out)
 }
 
 /*
- * Sends a query or an answer. Only one of each is under way at a time, and further ones are dropped meanwhile: the rank
- * that asks sends its query again. A query may stay under way for as long as its receiver is late, since MPI may have
- * to connect first; answers go to ranks that wait.
+ * Sends a query or an answer. Only one query and one answer are under way at a time; others are dropped, because a rank
+ * that asks repeats its query. A query may stay under way as long as its receiver is late, since MPI may have to
+ * connect first; answers go to ranks that wait.
  */
 static void send(struct pl_world *world, int to, const struct pl_late_message *message)
 {
@@ -99,7 +99,7 @@ void pl_late_take(struct pl_world *world, const struct pl_late_message *message)
              &(struct pl_late_message){.answers = true, .from = world->rank, .late = pl_late_rank(world)});
         return;
     }
-    /* Ranks that wait for each other have lost a message; then the search goes no further. */
+    /* If two ranks wait for each other, a message was lost, and the search stops. */
     if (message->from == late->first && message->late >= 0 && message->late != world->rank) {
         late->rank = message->late;
     }
@@ -128,7 +128,7 @@ void pl_late_done(struct pl_world *world)
 
 enum { DISTANCES_MOST = 31 };
 
-/* A rank that waits takes a message within one sleep and some round trips; a rank that is dead or computes does not. */
+/* How long messages may take to leave. A waiting rank takes them soon; a rank that is dead or computes does not. */
 static const int64_t LEAVE_NS = 250 * PL_NS_PER_MS;
 
 _Static_assert(sizeof(struct pl_revoke) <= PL_TRANSPORT_REVOKE_BYTES, "a revoke message fits in its buffer");
@@ -147,8 +147,8 @@ void pl_revoke_relay_error(const struct pl_world *world, enum pl_status status, 
     }
 }
 
-/* Writes what others report: the same timeout or mismatch, since it is theirs too; otherwise that they have lost
- * this rank. */
+/* Writes the error that other ranks report. A timeout or mismatch stays what it is, since it is theirs too; any other
+ * error becomes the loss of this rank. */
 static void write_revoke(const struct pl_world *world, struct pl_revoke *revoke)
 {
     const struct pl_error *why = &world->failure;

@@ -13,10 +13,10 @@
 #include <string.h>
 
 static const int64_t NAP_SHORTEST_NS = 50 * PL_NS_PER_US;
-/* the segments under way keep a link of 1 Gbit/s busy for some milliseconds */
+/* nap while data moves: the segments under way keep a link of 1 Gbit/s busy for some milliseconds */
 static const int64_t NAP_MOVING_NS = 100 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
-/* The thread stays awake so long after the last request, so that a program that posts again soon need not wake it. */
+/* How long the thread stays awake after the last request, so that a program that posts again soon need not wake it. */
 static const int64_t LINGER_NS = 2 * PL_NS_PER_MS;
 
 /* Progress of the queue's head: two equal marks mean that nothing moved in between. */
@@ -56,8 +56,8 @@ static void *advance_requests(void *progress_at)
         struct mark before, after;
         bool moved, asleep;
 
-        /* The lock's holder releases it soon, or waits for long and advances the requests meanwhile: only after many
-         * failed tries is it worth blocking for the lock. */
+        /* Block for the lock only after many failed tries: its holder usually releases it soon, or waits for long and
+         * advances the requests itself. */
         if (nap_ns == NAP_LONGEST_NS) {
             pthread_mutex_lock(&progress->lock);
         } else if (pthread_mutex_trylock(&progress->lock) != 0) {

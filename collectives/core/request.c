@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue of a world: posting, advancing, ending. Requests run one at a time, in the order of the posts. Those of a
- * streamed backend (backend.h) are given to it without waiting for earlier ones, and end in order.
+ * The queue of a world: posting, advancing, ending. Requests run one at a time, in the order of the posts. A streamed
+ * backend (backend.h) gets its requests without waiting for earlier ones, and they end in order.
  */
 #include "base/activity.h"
 #include "base/clock.h"
@@ -44,7 +44,7 @@ void pl_request_release(struct pl_request *request)
     world->unused = request;
 }
 
-/* Makes a request that has run ready for the queue. */
+/* Prepares a request that has run for another post. */
 static void reset(struct pl_request *request)
 {
     memset(request->scratch, 0, sizeof(request->scratch));
@@ -134,7 +134,7 @@ void pl_world_on_failure(struct pl_world *world, void (*failed)(void *context, c
     world->failed_context = context;
 }
 
-/* Whether only the queue has the request, not the program. */
+/* Whether the request belongs to the queue alone and not to the program. */
 static bool is_internal(const struct pl_request *request)
 {
     return request->chain && request->step < request->chain->steps - 1;
@@ -224,8 +224,8 @@ static enum pl_status start_request(struct pl_world *world, struct pl_request *r
         return PL_MEMORY;
     }
     if (c->kind == PL_BROADCAST && c->send && c->memory != PL_MEMORY_DEVICE) {
-        /* Only now, not at the post: earlier requests may have written the data that it sends, or read the data that
-         * it overwrites. */
+        /* Copied now and not at the post, because earlier requests may have written the data that it sends, or read the
+         * data that it overwrites. */
         memcpy(c->recv, c->send, c->count * pl_dtype_bytes(c->dtype));
         c->send = NULL;
     }
@@ -233,7 +233,7 @@ static enum pl_status start_request(struct pl_world *world, struct pl_request *r
     if (world->observer.ended && !request->started_ns) {
         request->started_ns = pl_clock_now_ns();
     }
-    /* The table of backends.c; between the processes of one host it is pl_shm_post() of shm/run.c. */
+    /* Between the processes of one host this is pl_shm_post() of shm/run.c; backends.c has the table. */
     return request->backend->backend->post(request->backend->state, request, ret_done, reterr);
 }
 
@@ -385,7 +385,7 @@ enum pl_status pl_request_enqueue_chain(struct pl_world *world, const struct pl_
     struct pl_request *first = NULL, **end_at = &first, *request;
     enum pl_status status = world->failure.status == PL_OK ? PL_OK : pl_request_world_failure(world, reterr);
 
-    chain->requests = 1; /* for this call */
+    chain->requests = 1; /* the reference of this call */
     for (int step = 0; step < chain->steps && status == PL_OK; step++) {
         status = make_request(world, collective, chain, step, end_at, reterr);
         end_at = status == PL_OK ? &(*end_at)->next : end_at;

@@ -102,7 +102,7 @@ static enum pl_status measure(const struct pl_world *world, const struct pl_coll
             return pl_error_set(reterr, PL_INVALID, "counts and recv_counts differ for the rank itself");
         }
         ret->in_place_send = 0;
-        total = c->counts ? 0 : ret->send; /* with lists, each rank has its own sums and does not know the others */
+        total = c->counts ? 0 : ret->send; /* with lists, each rank's sums differ and the others do not know them */
         break;
     case PL_BARRIER:
         break;
@@ -196,7 +196,7 @@ static void sign(const struct pl_world *world, const struct pl_collective *c, ui
     }
 }
 
-/* Copies the two lists for the request; copies nothing if the kind has no lists. */
+/* Copies both count lists for the request; copies nothing if the kind has no lists. */
 static enum pl_status copy_counts(const struct pl_world *world, struct pl_request *request, struct pl_error *reterr)
 {
     struct pl_collective *c = &request->collective;

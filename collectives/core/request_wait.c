@@ -51,8 +51,8 @@ static enum pl_status time_out(struct pl_request *request)
     return pl_request_fail_all(world, &error);
 }
 
-/* Whether the deadline has passed; then everything in the queue has been ended. Before that, searches for the late
- * rank. */
+/* Whether the deadline has passed; if so, everything in the queue is ended. Before that, may start the search for the
+ * late rank. */
 static bool has_timed_out(struct pl_request *request, int64_t now_ns)
 {
     set_deadline(request, now_ns);
@@ -124,7 +124,7 @@ enum pl_status pl_request_wait_until(struct pl_world *world, int64_t until_ns, s
     return PL_OK;
 }
 
-/* Notifies the observer of a wait: of the running request, if there is one, for `waited_ns` or since its wait began. */
+/* Notifies the observer of a wait. `waited_ns` 0: the running request's wait. `about` NULL: that of this request. */
 static void notify_stalled(struct pl_world *world, int64_t waited_ns, const struct pl_about *about)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;

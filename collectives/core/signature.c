@@ -25,7 +25,7 @@ bool pl_signature_equal(const struct pl_signature *a, const struct pl_signature 
     return memcmp(a, b, sizeof(*a)) == 0;
 }
 
-/* "number 7, allreduce of 10 float32 by sum, 'grad'" */
+/* Writes for example "number 7, allreduce of 10 float32 by sum, 'grad'". */
 static void describe(const struct pl_signature *signature, char *text, size_t text_bytes)
 {
     enum pl_kind kind = (enum pl_kind)(signature->what & 0xff);

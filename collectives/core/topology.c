@@ -81,7 +81,7 @@ static bool can_read(const struct hello *hello)
            memcmp(nonce, hello->nonce, sizeof(nonce)) == 0;
 }
 
-/* Finds, for each rank r, the lowest rank whose memory it can open: leaders[r]. */
+/* Sets leaders[r], for each rank r, to the lowest rank whose memory r can open. */
 static enum pl_status find_leaders(struct pl_bootstrap *bootstrap, const struct pl_device *device, int32_t *leaders,
                                    struct hello *hellos, int64_t deadline_ns, struct pl_error *reterr)
 {
@@ -177,7 +177,7 @@ static enum pl_status order_ring(struct pl_topology *topology, const struct pl_w
     return PL_OK;
 }
 
-/* Whether the ranks with this rank's leader are more than the CPUs that they may run on. */
+/* Whether this host has more ranks (those with this rank's leader) than CPUs that they may run on. */
 static bool too_few_cpus(const struct hello *hellos, const int32_t *leaders, int rank, int size)
 {
     struct pl_cpus cpus;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The inside of a world, for the files of core/. Backends use backend.h. */
+/** The internals of a world, for the files of core/. Backends use backend.h. */
 #ifndef PL_COLLECTIVES_CORE_TYPES_H
 #define PL_COLLECTIVES_CORE_TYPES_H
 
@@ -21,15 +21,15 @@ enum {
 };
 
 /*
- * The lock of a world. The program's threads and the progress thread take it in turns; a world without that thread has
- * no lock.
+ * The lock of a world: only one of the program's threads and the progress thread works on the world at a time. A world
+ * without a progress thread has no lock.
  */
 
 struct pl_progress {
     struct pl_world *world;
     pthread_t thread;
     sem_t wake;
-    pthread_mutex_t lock; /* guards requests, backends and failure of the world, and: */
+    pthread_mutex_t lock; /* guards `synced`, and the world's requests, backends and failure */
     struct {
         bool asleep; /* the thread waits for `wake` */
         bool stop;
@@ -37,7 +37,7 @@ struct pl_progress {
 };
 
 /**
- * Wake the thread if it sleeps; call with the lock held when a request is under way and the program goes on computing.
+ * Wake the thread if it sleeps. Call with the lock held when a request is under way and the program goes on computing.
  * `progress` may be NULL.
  */
 static inline void pl_core_wake_progress(struct pl_progress *progress)
@@ -76,43 +76,43 @@ static inline void pl_progress_release(struct pl_progress *const *held_at)
  * MPI_THREAD_MULTIPLE), `on` gives one to each world of more than one rank, `off` gives none. The internal worlds of
  * backends have no thread.
  *
- * Threads  the program's and this one take turns: functions of collective.h, world.h, arena.h and pl_request_post()
- *          take the world's lock; those on requests here, from pl_request_advance() on, are called with it. A program
- *          that waits keeps it and advances by itself.
+ * Threads  the program's threads and this one take turns. Functions of collective.h, world.h, arena.h and
+ *          pl_request_post() take the world's lock. The functions on requests in this file, from pl_request_advance()
+ *          on, are called with the lock held. A waiting program keeps the lock and advances by itself.
  * Cost     20 ns per call for the lock. While requests are under way the thread advances them every 50 to 100 us, less
  *          often if nothing has moved for long; it sleeps while there are no requests.
  * Test     tests/unit/collectives/core/test_progress.c, examples/synthetic
  */
 
 /**
- * Start the thread of `world`, or set world->no_progress to the reason, for people, why it has none. PL_UNSUPPORTED if
- * the setting is `on` and no thread can run.
+ * Start the thread of `world`. If it has none, world->no_progress is the reason, for people. PL_UNSUPPORTED if the
+ * setting is `on` and no thread can run.
  */
 enum pl_status pl_progress_start(struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** End the thread, before anything of the world is released. */
+/** End the thread. Call before anything of the world is released. */
 void pl_progress_stop(struct pl_world *world);
 
-/** A backend of the table in this world. */
+/** A world's record of one backend of the table. */
 struct pl_world_backend {
     const struct pl_backend *backend;
     bool on;
     void *state;
-    char reason[PL_BACKEND_REASON_BYTES]; /* why it is off */
+    char reason[PL_BACKEND_REASON_BYTES]; /* why the backend is off */
 };
 
 struct pl_topology {
-    int *host_of;                   /* [size] */
-    int *local_of;                  /* [size]: rank among those of its host */
-    pid_t *pid_of;                  /* [size]: 0 on other hosts */
-    int *order;                     /* [size]: rank order[i] is at position i of a ring */
-    int *global_ranks;              /* [size]: see pl_world_global_rank() */
-    struct pl_locality *localities; /* [size] */
+    int *host_of;                   /* [size]: number of each rank's host */
+    int *local_of;                  /* [size]: number of each rank among the ranks of its host */
+    pid_t *pid_of;                  /* [size]: process of each rank; 0 on other hosts */
+    int *order;                     /* [size]: order[i] is the rank at position i of a ring */
+    int *global_ranks;              /* [size]: global rank of each rank, see pl_world_global_rank() */
+    struct pl_locality *localities; /* [size]: where each rank runs */
     int hosts;
     int local_size; /* number of ranks on this rank's host */
     bool homogeneous;
     bool one_process;
-    /* this host has more ranks of this job than CPUs that they may run on: yield at once instead of spinning */
+    /* this host has more ranks of this job than CPUs for them: waits yield at once instead of spinning */
     bool oversubscribed;
 };
 
@@ -126,23 +126,23 @@ struct pl_revoke {
 struct pl_late {
     uint64_t sequence; /* number of the collective that the search is about; 0: no search yet */
     int first;         /* the rank that this rank waits for */
-    int rank;          /* the late one, as far as that is known */
+    int rank;          /* the late rank, as far as it is known */
     int64_t asked_ns;
-    struct pl_transfer out[2]; /* a query, an answer */
+    struct pl_transfer out[2]; /* messages under way: a query, an answer */
 };
 
-/** A block of arena memory that is not a backend's: in device memory, private, or host memory that is pinned. */
+/** A block of arena memory that belongs to no backend: device memory, pinned host memory or private memory. */
 struct pl_arena_block {
     struct pl_arena_block *next;
-    enum pl_memory memory; /* PL_MEMORY_HOST: private memory of a world whose ranks share none */
-    uint32_t number;       /* number of a block in device memory, equal on all ranks, from 1 */
+    enum pl_memory memory; /* PL_MEMORY_HOST: private memory, because the world's ranks share none */
+    uint32_t number;       /* for device memory: number of the block, equal on all ranks, from 1 */
     char *data;
     uint64_t bytes;
-    /* [size]: where this rank has mapped each rank's block; NULL: it has not mapped all of them */
+    /* [size]: where this rank has mapped each rank's block; NULL: some block is not mapped */
     struct pl_arena_gpu_mapping *mappings;
 };
 
-enum { PL_ARENA_GPU_OFFSET_BITS = 40 }; /* for an offset in a block: a terabyte */
+enum { PL_ARENA_GPU_OFFSET_BITS = 40 }; /* bits for an offset in a block: a terabyte */
 
 struct pl_arena_gpu_mapping {
     char *data;
@@ -154,8 +154,8 @@ struct pl_world {
     bool owns_bootstrap;
     int rank;
     int size;
-    unsigned part;  /* see pl_event */
-    bool is_subset; /* some ranks of the job are not in it */
+    unsigned part;  /* number of the sub-world: see pl_event */
+    bool is_subset; /* some ranks of the job are not in this world */
     struct pl_device *device;
     /* world of the same ranks without devices, for data that the hosts exchange; NULL unless there are several ranks
      * and each has a device */
@@ -170,24 +170,24 @@ struct pl_world {
     unsigned always_flags; /* flags added to every collective, by the setting reproducible */
     unsigned wire_flag;    /* flag added to float32 allreduces, by the setting wire_type */
 
-    struct pl_progress *progress; /* may be NULL */
-    const char *no_progress;      /* the reason then */
+    struct pl_progress *progress; /* NULL if the world has no progress thread */
+    const char *no_progress;      /* why it has none */
 
-    struct pl_arena_block *blocks; /* the newest first */
+    struct pl_arena_block *blocks; /* list of blocks, the newest first */
     uint32_t gpu_block_number;     /* number of the last block in device memory */
-    /* why ranks have not mapped each other's device memory; "" if they have, or have never tried */
+    /* why ranks have not mapped each other's device memory; "" if they have, or did not try */
     char gpu_not_mapped[PL_BACKEND_REASON_BYTES];
 
-    void *scratch; /* memory for the chain that runs */
+    void *scratch; /* memory for the running chain: see pl_chain.scratch_bytes */
     size_t scratch_bytes;
 
     uint64_t sequence;
-    struct pl_request *first; /* head of the queue: the one that runs */
+    struct pl_request *first; /* head of the queue: the running request */
     struct pl_request *last;
     struct pl_request *unused;
     struct pl_request *newest;                                   /* newest of all requests that the world has made */
     struct pl_observer observer;                                 /* all zero if there is no observer */
-    struct pl_error failure;                                     /* first failure, which stays; status PL_OK before */
+    struct pl_error failure;                                     /* first failure of the world; PL_OK if none */
     void (*failed)(void *context, const struct pl_error *error); /* see pl_world_on_failure() */
     void *failed_context;
 
@@ -200,7 +200,7 @@ struct pl_world {
 
 /**
  * Chooses this rank's device if the options do not name it. It is called when the world's ranks, hosts and settings are
- * known and before its backends are started. Collective over pl_world_bootstrap(): all ranks choose one, or no rank
+ * known and before its backends are started. Collective over pl_world_bootstrap(): all ranks choose a device, or none
  * does.
  */
 struct pl_device_chooser {
@@ -209,13 +209,13 @@ struct pl_device_chooser {
                              struct pl_error *reterr);
 };
 
-/** pl_world_new() on the backends of `table`, in order of preference and NULL after the last; `chooser` may be NULL. */
+/** As pl_world_new(), with the backends of `table`: in order of preference, ended by NULL. `chooser` may be NULL. */
 enum pl_status pl_world_new_with_table(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
                                        const struct pl_backend *const *table, const struct pl_device_chooser *chooser,
                                        struct pl_world **ret_world, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Find out which ranks share a host. A sub-world takes that from `parent`: `parent_ranks` are its ranks' numbers there.
+ * Find out which ranks share a host. A sub-world copies this from `parent`; `parent_ranks` are the ranks in `parent`.
  */
 enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap,
                                 const struct pl_world_options *options, const struct pl_world *parent,
@@ -230,19 +230,19 @@ enum pl_status pl_request_prepare(struct pl_request *request, const struct pl_wo
 enum pl_status pl_request_check(const struct pl_world *world, const struct pl_collective *collective,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_request_prepare(), for a step of the chain of `of`, whose buffers are not known yet. */
+/** As pl_request_prepare(), for a step of the chain of `of`. The step's buffers are not known yet. */
 enum pl_status pl_request_sign_step(struct pl_request *request, const struct pl_world *world,
                                     const struct pl_collective *step, const struct pl_collective *of,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The inside of pl_collective_post(): with the lock held, and without waking the progress thread. `poll_budget` is how
+ * Does the work of pl_collective_post() with the lock held, without waking the progress thread. `poll_budget` is how
  * often a call may poll again before it returns, because the caller would only wait.
  */
 enum pl_status pl_request_enqueue(struct pl_world *world, const struct pl_collective *collective, unsigned poll_budget,
                                   struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Run the queue as far as possible without waiting; as what follows on requests, with the lock of the world held. */
+/** Run the queue as far as possible without waiting. Like the functions below, call it with the world's lock held. */
 void pl_request_advance(struct pl_world *world);
 
 /** Wait until the request has ended, release it and return its status. */
@@ -264,37 +264,36 @@ enum pl_status pl_request_world_failure(const struct pl_world *world, struct pl_
 void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1],
                          struct pl_event *event);
 
-/** Cancel and release all requests of a world that is going away. */
+/** Cancel and release all requests of a world that is being freed. */
 void pl_request_drop_all(struct pl_world *world);
 
 /**
- * The result of a step that all ranks take: `*vote` is this rank's own, and becomes that of the lowest rank that has
- * failed, if there is one. Collective.
+ * Agree on the result of a step that all ranks take. `*vote` is this rank's result. It becomes the result of the lowest
+ * rank that has failed, if a rank has failed. Collective.
  */
 enum pl_status pl_world_vote(struct pl_world *world, struct pl_packed_error *vote, int64_t deadline_ns,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /*
- * How the failure of one rank reaches the others: which rank is late, a world that is revoked, the vote after a step.
+ * How the failure of one rank reaches the others: search for the late rank, revoking a world, the vote after a step.
  *
- * Finds the rank that is late. A rank knows only the rank that it waits for itself, and that one may wait for another:
- * a rank waits for the first one of its host, and that one for the first of another host. So a rank whose deadline is
- * near asks the rank that it waits for which rank is late. A rank that waits passes the query on and answers what it
- * knows so far. The rank that does not answer is late: it is in the program's code, stopped or dead. The error names
- * that one.
+ * The search: a rank knows only the rank that it waits for, and that rank may itself wait for another. For example, a
+ * rank waits for the first rank of its host, which waits for the first rank of another host. So a rank whose deadline
+ * is near asks the rank that it waits for which rank is late. A waiting rank passes the query on and answers what it
+ * knows so far. A rank that does not answer is late: it computes, is stopped or dead. The error names it.
  *
- * Ranks ask only those whose messages they wait for, since MPI may have to connect to others, and a late rank does not
- * take part in that. Until a deadline is near nothing is sent, and deadlines do not change.
+ * Ranks ask only ranks whose messages they wait for. MPI may have to connect to any other rank, and a late rank does
+ * not help with that. Nothing is sent until a deadline is near, and deadlines do not change.
  */
 
-/** A query for the rank that is late, or the answer. It has the tag of revoke messages, but a different length. */
+/** A query for the late rank, or the answer. It has the tag of revoke messages, but a different length. */
 struct pl_late_message {
     int32_t answers; /* 0: this is a query */
     int32_t from;    /* the rank that sends it */
-    int32_t late;    /* the late rank, in an answer; -1: not known */
+    int32_t late;    /* in an answer: the late rank; -1: unknown */
 };
 
-/** When a rank with this deadline begins to ask: after half of the time, but at most 10 s before the deadline. */
+/** When a rank with this deadline begins to ask: after half of the time, and at most 10 s before the deadline. */
 int64_t pl_late_begin_ns(int64_t now_ns, int64_t deadline_ns);
 
 /**
@@ -306,17 +305,17 @@ void pl_late_search(struct pl_world *world, int64_t now_ns);
 /** Handle a message that has come while the world's first request waits. */
 void pl_late_take(struct pl_world *world, const struct pl_late_message *message);
 
-/** The rank of `world` that is late, as far as that is known; -1 if it is unknown which rank this one waits for. */
+/** The late rank of `world`, as far as it is known; -1 if it is unknown which rank this one waits for. */
 int pl_late_rank(const struct pl_world *world);
 
-/** Cancel the messages under way. */
+/** Cancel the queries and answers under way. */
 void pl_late_done(struct pl_world *world);
 
 /**
- * Revoking a world (as MPI_Comm_revoke of ULFM does) whose ranks have messages but no common memory. A rank whose world
- * has failed sends the error to others, with the number of the first collective that it takes no part in. It sends to
- * the ranks 1, 2, 4, ... above it. Their worlds fail by that and they relay it, so that all ranks have received it
- * after at most ceil(log2 n) steps, even if some of them are dead.
+ * Revoking a world (like MPI_Comm_revoke of ULFM) whose ranks have messages but no common memory. A rank whose world
+ * has failed sends the error to the ranks whose numbers are 1, 2, 4, ... higher, with the number of the first
+ * collective that it takes no part in. Their worlds fail too, and they relay the error. So all living ranks have
+ * received it after at most ceil(log2 n) steps, even if some ranks are dead.
  */
 enum { PL_REVOKE_POLLS = 16 }; /* a probe costs as much as one or two polls of a request */
 
@@ -329,16 +328,16 @@ void pl_revoke_send(struct pl_world *world);
  */
 enum pl_status pl_revoke_receive(struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Cancel the receive under way, if there is one. */
+/** Cancel the receive of revoke messages, if it is under way. */
 void pl_revoke_done(struct pl_world *world);
 
-/** Whether every rank was given a device; else `reason` names one that was not. */
+/** Whether every rank was given a device; if not, `reason` names a rank that has none. */
 bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);
 
 /** Release arena memory that is still allocated. */
 void pl_arena_drop_all(struct pl_world *world);
 
-/** The device part of pl_arena_alloc() and pl_arena_free(). */
+/** The parts of pl_arena_alloc() and pl_arena_free() for device and pinned memory. */
 enum pl_status pl_arena_gpu_new(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_arena_gpu_pin(struct pl_world *world, const struct pl_span *host,
@@ -346,8 +345,8 @@ enum pl_status pl_arena_gpu_pin(struct pl_world *world, const struct pl_span *ho
 void pl_arena_gpu_end(struct pl_world *world, struct pl_arena_block *block, int64_t deadline_ns);
 
 /**
- * Find the block that holds `bytes` at `data`, and the offset in it; NULL if there is no such block or ranks have not
- * mapped it.
+ * Find the block that holds `bytes` at `data`; `*ret_offset` is the offset in the block. NULL if there is no such block
+ * or ranks have not mapped it.
  */
 const struct pl_arena_block *pl_arena_gpu_find(const struct pl_world *world, const void *data, uint64_t bytes,
                                                uint64_t *ret_offset);
@@ -357,17 +356,17 @@ const struct pl_arena_block *pl_arena_gpu_numbered(const struct pl_world *world,
 
 /*
  * A collective that consists of several others: a chain of requests. All of them enter the world's queue at the post,
- * so that every rank has them in the same order. The last one is the program's; the queue owns the others. All carry
- * the signature of the program's call. Internal to collectives/: calls/adasum.c makes one.
+ * so that every rank has them in the same order. The program owns the last request, the queue the others. All carry the
+ * signature of the program's call. Internal to collectives/: calls/adasum.c makes a chain.
  */
 
-/** Its maker embeds it in a struct of its own and fills all fields but `requests`. */
+/** The code that makes a chain embeds this in its own struct and fills all fields but `requests`. */
 struct pl_chain {
     int steps;            /* number of steps, at least 1 */
-    size_t scratch_bytes; /* memory of the world for the steps; other chains use it before and after */
+    size_t scratch_bytes; /* size of the world's memory for the steps; its content is lost when the chain ends */
     /* returns step `step` without its buffers; its counts are valid until the next call */
     struct pl_collective (*describe)(struct pl_chain *chain, int step);
-    /* called before the step starts: computes what it sends, and sets the buffers of `collective` */
+    /* called before the step starts: computes what the step sends, and sets the buffers of `collective` */
     void (*start)(struct pl_chain *chain, int step, void *scratch, struct pl_collective *collective);
     void (*finish)(struct pl_chain *chain); /* called when the last step has succeeded: writes the result */
     void (*free)(struct pl_chain *chain);

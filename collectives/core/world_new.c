@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a rank that cannot make a world waits for the others, whose timeout it does not know, to send its error. */
+/* How long a rank that cannot make a world tries to send its error to the others, whose timeout it does not know. */
 #define ABORT_COLLECTIVE_NS (60 * PL_NS_PER_S)
 
 static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
@@ -40,8 +40,8 @@ static const struct pl_backend *find_backend(const struct pl_backend *const *tab
 
 /*
  * Whether the setting `backend` turns this backend off. The setting names a backend for host memory or one for device
- * memory, and does not affect those for the other kind. If it names a backend made of sub-worlds and that one cannot
- * run here, this world is one of those sub-worlds, and any backend may run.
+ * memory, and does not affect backends for the other kind. If it names a backend that is made of sub-worlds and cannot
+ * run here, this world is one of these sub-worlds, and any backend may run.
  */
 static bool is_excluded(const struct pl_world *world, const struct pl_backend *backend)
 {
@@ -222,7 +222,7 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
     return start_backends(world, deadline_ns, reterr);
 }
 
-static atomic_uint sub_world_count; /* sub-worlds that this process has made */
+static atomic_uint sub_world_count; /* number of sub-worlds that this process has made */
 
 static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
                                 const struct pl_backend *const *table, const struct pl_device_chooser *chooser,
@@ -294,7 +294,7 @@ static enum pl_status check_list(const struct pl_world *parent, const int *ranks
     return PL_OK;
 }
 
-/* What a sub-world is for. */
+/* The purpose of a sub-world. */
 enum purpose { FOR_PROGRAM, FOR_BACKEND, FOR_DEVICE };
 
 static enum pl_status new_sub_world(struct pl_world *parent, enum purpose purpose,

@@ -95,7 +95,7 @@ void pl_compare_calls_done(struct pl_compare_calls *comparisons)
         struct pl_call_comparison *comparison = comparisons->unused;
 
         comparisons->unused = comparison->next;
-        /* if so, MPI may still write the records */
+        /* after a leak MPI may still write the records */
         free(pl_world_has_leaked(comparisons->world->host_world) ? NULL : comparison);
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Compares the calls of device collectives: an allgather, over the host world, of the call of every rank. Internal to
- * collectives/.
+ * Compares the calls of device collectives: gathers the calls of all ranks on every rank, over the host world. Internal
+ * to collectives/.
  *
  * Cost     one allgather of 96 bytes per rank between the hosts' processes.
  * Threads  one at a time per world.
@@ -15,14 +15,14 @@ enum { PL_CALL_PAYLOAD_WORDS = 4 };
 
 struct pl_call_record {
     struct pl_signature signature;
-    uint64_t payload[PL_CALL_PAYLOAD_WORDS]; /* the backend's own; may differ between ranks */
+    uint64_t payload[PL_CALL_PAYLOAD_WORDS]; /* data of the backend, which may differ between ranks */
 };
 
 struct pl_call_comparison {
-    struct pl_call_comparison *next; /* next one in the list of unused ones */
+    struct pl_call_comparison *next; /* next comparison in the list of unused ones */
     struct pl_request *gather;       /* request of the host world; NULL: all ranks have answered */
     struct pl_call_record own;
-    struct pl_call_record records[]; /* [size], valid when all ranks have answered */
+    struct pl_call_record records[]; /* [size]: calls of all ranks; valid when all have answered */
 };
 
 /** State that a backend keeps between calls; zero-initialise. */
@@ -45,8 +45,8 @@ enum pl_status pl_compare_calls_progress(const struct pl_compare_calls *comparis
                                          struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Release a comparison. One that is still under way is cancelled: the host world is unusable afterwards, and other
- * ranks receive that. NULL is fine.
+ * Release a comparison. If it is still under way, it is cancelled: then the host world is unusable, and other ranks get
+ * that error. NULL is fine.
  */
 void pl_compare_calls_release(struct pl_compare_calls *comparisons, struct pl_call_comparison *comparison);
 

@@ -43,7 +43,7 @@ static const uint64_t NOT_SHARED = UINT64_MAX;
 
 /* ---- shared ---- */
 
-/* The number of the block that holds the buffer, and the offset in it; both are valid on all ranks. */
+/* The number of the arena block that holds the buffer, and the offset in it, as one word; valid on all ranks. */
 static uint64_t block_address(const struct pl_staged *d, const void *data, uint64_t bytes)
 {
     uint64_t offset;
@@ -70,7 +70,7 @@ static bool all_shared(const struct pl_staged *d)
     return d->request->collective.kind == PL_ALLREDUCE && d->request->collective.count > 0;
 }
 
-/* This rank's share of the elements: whole lines, except at the end. */
+/* This rank's share of the elements: whole cache lines, except at the end. */
 static void share_of(const struct pl_staged *d, const struct pl_collective *c, uint64_t *ret_at, uint64_t *ret_count)
 {
     uint64_t line = LINE_BYTES / pl_dtype_bytes(c->dtype);

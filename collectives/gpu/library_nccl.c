@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OLDEST_VERSION = 21403 }; /* the first with non-blocking communicators */
+enum { OLDEST_VERSION = 21403 }; /* first version with non-blocking communicators */
 
 static const int64_t NAP_NS = 200 * PL_NS_PER_US;
 static const int64_t FINALIZE_NS = 2 * PL_NS_PER_S;
@@ -87,7 +87,7 @@ enum pl_status pl_gpu_nccl_poll(struct pl_nccl *nccl, bool *ret_idle, struct pl_
 /* Message of the communicator's rank 0 to the others. */
 struct id_message {
     ncclUniqueId id;
-    struct pl_packed_error failure; /* of making the id */
+    struct pl_packed_error failure; /* why rank 0 could not make the id */
 };
 
 /* All ranks get the id from rank 0 of the communicator. If that rank or any other has failed, all fail. */
@@ -187,7 +187,7 @@ static void *run_abort(void *argument)
 {
     struct async_abort *async_abort = argument;
 
-    /* else NCCL would make a context on the first device for this thread */
+    /* otherwise NCCL would make a context on the first device for this thread */
     (void)!pl_device_enter(async_abort->device, NULL);
     pl_device_pass_captures(async_abort->device);
     atomic_store(&async_abort->state, LEAVING);

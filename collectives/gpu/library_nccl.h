@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * NCCL, loaded at run time, and one communicator of it. Internal to collectives/.
+ * NCCL, loaded at run time, and one NCCL communicator. Internal to collectives/.
  *
  * Errors   PL_LIBRARY with PL_DOMAIN_NCCL and NCCL's text.
  * Threads  one at a time per communicator.
@@ -13,8 +13,8 @@
 
 #include <limits.h>
 
-/* The part of NCCL's interface that is used, declared here so that no build needs its header; where that is there,
- * tests/unit/collectives/gpu/test_nccl.c compares the two. */
+/* The part of NCCL's interface that we use, declared here so that no build needs NCCL's header. If the header is
+ * installed, tests/unit/collectives/gpu/test_nccl.c compares it with this. */
 #define PL_NCCL_CONSTANTS(X)                                                                                           \
     X(ncclSuccess, 0)                                                                                                  \
     X(ncclUnhandledCudaError, 1)                                                                                       \
@@ -39,7 +39,7 @@
     X(ncclNumOps, 5)                                                                                                   \
     X(ncclScalarHostImmediate, 1)
 
-#ifndef NCCL_VERSION_CODE /* else NCCL's header has all of these */
+#ifndef NCCL_VERSION_CODE /* otherwise NCCL's header declares all of these */
 enum {
 #define PL_NCCL_CONSTANT(name, value) name = (value),
     PL_NCCL_CONSTANTS(PL_NCCL_CONSTANT)
@@ -53,8 +53,8 @@ typedef struct {
 } ncclUniqueId;
 #endif
 
-/* ncclConfig_t as of NCCL 2.17. Earlier versions read its first members only, later ones take their defaults for the
- * members that they have more. */
+/* ncclConfig_t as of NCCL 2.17. Earlier versions read only the first members; later versions use their defaults for
+ * members that this struct lacks. */
 struct pl_nccl_config {
     size_t size;
     unsigned magic;
@@ -71,8 +71,8 @@ struct pl_nccl_config {
         sizeof(struct pl_nccl_config), 0xcafebeef, 21700, INT_MIN, INT_MIN, INT_MIN, INT_MIN, NULL                     \
     }
 
-/* CTAs, at most, of each kernel of a communicator that has not all ranks of the job. Kernels of several communicators
- * then fit on a device beside each other, and none waits for ever for one that another rank has launched first. */
+/* Most CTAs of each kernel of a communicator without some of the job's ranks. So kernels of several communicators run
+ * on a device at the same time, and none waits for ever for one that another rank has launched first. */
 enum { PL_NCCL_SUBSET_CTAS = 4 };
 
 #define PL_NCCL_FUNCTIONS(X)                                                                                           \
@@ -124,9 +124,7 @@ bool pl_gpu_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]
 enum pl_status pl_gpu_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int comm_rank, int64_t deadline_ns,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * Whether the host's part of the last NCCL call is done. Fails if anything has gone wrong since, also on the device.
- */
+/** Whether the host's part of the last NCCL call is done. Fails if anything failed since then, also on the device. */
 enum pl_status pl_gpu_nccl_poll(struct pl_nccl *nccl, bool *ret_idle, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Turn a result of NCCL into a status: PL_OK for success and for work in progress. */

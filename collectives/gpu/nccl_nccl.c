@@ -5,7 +5,7 @@
  *
  *     posted     the request's event follows the earlier work of the caller's stream; the ranks compare their calls
  *                unless the request is PL_AGREED
- *     given      to NCCL after that event; the call does not block, so NCCL may still work on it
+ *     given      NCCL has got it, after that event; the call does not block, so NCCL may still work
  *     launched   everything is in the stream, followed by the request's event
  *     ended      the event is reached and all ranks have called the same collective
  *
@@ -43,10 +43,10 @@ static const int64_t LAST_QUERY_NS = 100 * PL_NS_PER_MS;
 
 enum { MULTI_RANK_VERSION = 23000 }; /* NCCL 2.30 */
 
-/* Sets of ranks whose kernels NCCL can run beside each other on one device; the job's ranks are one of them. */
+/* Number of sets of ranks, the whole job included, whose kernels NCCL can run on one device at the same time. */
 enum { SETS_WITHOUT_WARNING = 4 };
 
-enum { WORD_COMPARISON = 1 }; /* after the event of stream_events.h */
+enum { WORD_COMPARISON = 1 }; /* word of the request's scratch; word 0 is the event of stream_events.h */
 
 struct nccl {
     struct pl_world *world;
@@ -57,14 +57,14 @@ struct nccl {
     void *barrier_scratch; /* device memory that a barrier reduces */
     int rank;
     int size;
-    int *comm_rank_of;   /* [size]: a rank's number in the communicator */
-    bool identity_order; /* whether that number is the rank itself */
+    int *comm_rank_of;   /* [size]: each rank's number in the communicator */
+    bool identity_order; /* whether comm_rank_of[r] is r for all ranks */
 
-    struct pl_request *queued;        /* the first that is posted, but not given to NCCL yet */
-    struct pl_request *launching;     /* given to NCCL, but not launched yet; may be NULL */
-    struct pl_deferred_error failure; /* the one that NCCL or the device has reported */
+    struct pl_request *queued;        /* first request that is posted but not given to NCCL yet */
+    struct pl_request *launching;     /* request given to NCCL but not launched yet; may be NULL */
+    struct pl_deferred_error failure; /* failure that NCCL or the device has reported */
     int64_t failed_ns;                /* when it was reported */
-    int64_t peer_left_since_ns;       /* 0: no rank has left */
+    int64_t peer_left_since_ns;       /* when a rank was found to have left; 0: none has left */
     bool aborted;
 };
 
@@ -298,7 +298,7 @@ static enum pl_status launch(struct nccl *n, struct pl_request *request, struct 
     return status;
 }
 
-/* Scales the results if that is still to be done. */
+/* Scales the results if NCCL has not scaled them. */
 static enum pl_status finish(struct nccl *n, const struct pl_collective *c, struct pl_error *reterr)
 {
     double factor = scaling_of(n, c).after_sum;
@@ -384,7 +384,7 @@ static void note_failure(struct nccl *n)
 {
     n->failure.failed = true;
     n->failed_ns = pl_clock_now_ns();
-    /* The device may be the cause, which NCCL only calls an unhandled error: a query makes the device report it. */
+    /* If the device is the cause, NCCL says only "unhandled error"; a query makes the device report its own. */
     (void)!pl_device_stream_finish(n->device, n->stream.stream, n->failed_ns, NULL);
     pl_device_failure(n->device, &n->failure.error);
 }
@@ -459,11 +459,11 @@ static void cancel(void *state, struct pl_request *request)
 
     if (!n->aborted) {
         n->aborted = true;
-        if (n->size > 1) { /* first, because an abort may take seconds */
+        if (n->size > 1) { /* revoke first, because an abort may take seconds */
             pl_request_revoke_world(n->world->host_world, &n->world->failure);
         }
         pl_gpu_nccl_abort(&n->library);
-        /* the query records work that hangs on the device */
+        /* the query makes the device report work that hangs */
         (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_QUERY_NS), NULL);
     }
     pl_device_event_release(PL_TAKE(*pl_stream_events_event_of(request)));
@@ -482,7 +482,7 @@ static int waits_for(void *state, const struct pl_request *request)
 
 /* ---- init and free ---- */
 
-/* Whether NCCL was told to take several ranks on one GPU, which it can from 2.30 on. */
+/* Whether NCCL was told to accept several ranks on one GPU, which is possible since 2.30. */
 static bool takes_shared_devices(const struct pl_nccl *library)
 {
     const char *word = pl_environment_own("NCCL_MULTI_RANK_GPU_ENABLE");
@@ -527,7 +527,7 @@ static void free_nccl(void *state)
     }
     if (n->world->failure.status == PL_OK) {
         pl_gpu_nccl_leave(&n->library);
-    } else { /* the others leave by an abort, too: nobody waits for them */
+    } else { /* the other ranks abort too, so nobody waits for them */
         pl_gpu_nccl_abort(&n->library);
     }
     pl_compare_calls_done(&n->comparisons);

@@ -23,7 +23,7 @@ static char *slot_data(const struct pl_staged *d, uint64_t segment)
     return (char *)d->staging.data + segment % PL_SEGMENT_SLOTS * PL_SEGMENT_SLOT_BYTES;
 }
 
-/* Number of elements of a block of `block` elements that belong to the segment. */
+/* Number of elements of the segment in a block of `block` elements. */
 static uint64_t taken(const struct pl_staged *d, uint64_t block, uint64_t segment)
 {
     uint64_t at = segment * d->share_elems;
@@ -31,7 +31,7 @@ static uint64_t taken(const struct pl_staged *d, uint64_t block, uint64_t segmen
     return block <= at ? 0 : block - at < d->share_elems ? block - at : d->share_elems;
 }
 
-/* Results of ALLTOALL follow the sent data in the slot; all others are in place. */
+/* In ALLTOALL the results follow the sent data in the slot; other kinds work in place. */
 static char *results_of(const struct pl_staged *d, uint64_t segment)
 {
     return slot_data(d, segment) + (d->request->collective.kind == PL_ALLTOALL ? PL_SEGMENT_SLOT_BYTES / 2 : 0);
@@ -55,8 +55,8 @@ void pl_segments_plan(struct pl_staged *d, uint64_t most_elems)
 }
 
 /*
- * Copies the segment's part of each block between device memory, where the blocks follow each other, and the slot,
- * where the parts do.
+ * Copies the segment's part of each block between device memory and the slot. In device memory the blocks follow each
+ * other; in the slot the parts do.
  */
 static enum pl_status copy_parts(const struct pl_staged *d, uint64_t segment, const char *device_data, char *host_data,
                                  const uint64_t *counts, const struct pl_stream_events *stream, struct pl_error *reterr)

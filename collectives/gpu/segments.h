@@ -20,7 +20,7 @@ enum pl_slot_stage { PL_SLOT_FREE, PL_SLOT_DOWN, PL_SLOT_HOSTS, PL_SLOT_UP };
 /* State of a segment. Segment k uses slot k mod PL_SEGMENT_SLOTS. */
 struct pl_slot {
     enum pl_slot_stage stage;
-    struct pl_device_event *event; /* event after a copy down or up */
+    struct pl_device_event *event; /* event recorded after a copy to or from the host */
     struct pl_request *request;
 };
 
@@ -30,11 +30,11 @@ struct pl_staged {
     int rank;
     int size;
     struct pl_compare_calls comparisons;
-    struct pl_stream_events down; /* streams for copies to the host, and kernels */
+    struct pl_stream_events down; /* stream for copies to the host and for kernels */
     struct pl_stream_events up;
     struct pl_span staging;
     bool pinned;
-    uint64_t *counts; /* [2 * size], scratch memory */
+    uint64_t *counts; /* [2 * size]: scratch memory */
 
     /* The collective under way: */
     struct pl_request *request;
@@ -45,7 +45,7 @@ struct pl_staged {
     struct pl_slot slots[PL_SEGMENT_SLOTS];
     uint64_t share_elems; /* elements of each block in one segment */
     uint64_t segments;
-    uint64_t copied_down; /* number of segments that have begun */
+    uint64_t copied_down; /* number of segments whose copy to the host has begun */
     uint64_t posted;      /* number of segments posted to the hosts */
     uint64_t ended;
 };

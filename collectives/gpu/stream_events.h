@@ -21,18 +21,18 @@ enum pl_status pl_stream_events_init(struct pl_stream_events *stream, struct pl_
                                      struct pl_error *reterr) PL_MUST_CHECK;
 void pl_stream_events_done(struct pl_stream_events *stream);
 
-/** Take an event, and record it after all work given to `on` so far (the stream itself or another one). */
+/** Take an event, and record it after all work queued so far on `on`: this stream or another one. */
 enum pl_status pl_stream_events_mark(const struct pl_stream_events *stream, void *on,
                                      struct pl_device_event **ret_event, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * What a post does: mark the work that precedes the request, in its event, or only take that event if the caller gives
- * an event of its own.
+ * Called at a post: takes an event and records it after the work that precedes the request. If the caller gave an event
+ * of its own (`ready`), only takes the event.
  */
 enum pl_status pl_stream_events_post(const struct pl_stream_events *stream, struct pl_request *request,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Let `other` wait for the work that precedes the request: before the request's event is recorded again at its end. */
+/** Let `other` wait for the work that precedes the request. Call before the request's event is recorded at its end. */
 enum pl_status pl_stream_events_begin(const struct pl_stream_events *stream, struct pl_request *request, void *other,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -46,7 +46,7 @@ static inline struct pl_device_event **pl_stream_events_event_of(struct pl_reque
     return (struct pl_device_event **)(void *)&request->scratch[0];
 }
 
-/** Let `other` wait for the event of `request` from now on: pl_backend.stream_wait. */
+/** Let `other` wait for the event of `request` from now on: implements pl_backend.stream_wait. */
 enum pl_status pl_stream_events_order(const struct pl_stream_events *stream, struct pl_request *request, void *other,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 

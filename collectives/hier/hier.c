@@ -54,7 +54,7 @@ static void cancel(void *state, struct pl_request *request)
 
     (void)request;
     pl_check_calls_cancel(&h->check);
-    pl_request_revoke_world(h->inside, &h->world->failure); /* ranks that wait for this one there get the same error */
+    pl_request_revoke_world(h->inside, &h->world->failure); /* waits in `inside` for this rank end with this error */
     pl_hier_drop(h);
     /* Data that is sent between hosts lies in the caller's memory or in the arena, which belongs to the internal
      * world. */
@@ -129,7 +129,7 @@ static enum pl_status list_ranks(struct pl_hier *h, struct pl_error *reterr)
             h->inside_ranks[inside++] = r;
         }
         if (h->world->topology.local_of[r] == leader) {
-            h->between_ranks[pl_world_host_of(h->world, r)] = r; /* the rank in `between` is the host's number */
+            h->between_ranks[pl_world_host_of(h->world, r)] = r; /* a host's number is its rank in `between` */
         }
     }
     return PL_OK;
@@ -152,7 +152,7 @@ static enum pl_status make_sub_worlds(struct pl_hier *h, struct pl_error *reterr
         PL_TRY(pl_world_new_internal(h->world, h->between_ranks, h->hosts, &h->between, reterr));
         h->between->can_revoke = false;
     }
-    h->inside->can_revoke = false; /* a rank that waits in it also polls the whole world, which gets revoke messages */
+    h->inside->can_revoke = false; /* ranks that wait in it also poll the whole world, which gets revoke messages */
     return PL_OK;
 }
 

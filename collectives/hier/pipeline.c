@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One hierarchical collective: in stages if it is small or has a root, else as a pipeline of chunks:
+ * One hierarchical collective: in stages if it is small or has a root, otherwise as a pipeline of chunks:
  *
  *     inside   scatter 0   scatter 1   gather 0   scatter 2   gather 1   gather 2
  *     between              sum 0       sum 1                  sum 2
@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-    CHUNK_LEAST_BYTES = 512 << 10, /* but there are several chunks, so that inside and between overlap */
+    CHUNK_LEAST_BYTES = 512 << 10, /* smallest chunk; several chunks let inside and between overlap */
     CHUNKS = 8,
     NAME_BYTES = 48,
 };
@@ -28,8 +28,8 @@ static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
     return (char *)(uintptr_t)data + elem * pl_dtype_bytes(dtype);
 }
 
-/* Describes a collective of a sub-world. It has no deadline, since the whole collective has one, and no name. The ranks
- * agree on it, since they agree on the whole collective or end it. */
+/* Describes a collective of a sub-world. It has no name, and no deadline because the whole collective has one. Ranks
+ * that agree on the whole collective agree on this one too; otherwise the collective is ended. */
 static struct pl_collective part_of(const struct pl_collective *c, enum pl_kind kind)
 {
     return (struct pl_collective){.kind = kind,
@@ -81,9 +81,9 @@ static void finish_sums(const struct pl_hier *h, const struct pl_collective *c, 
 }
 
 /*
- * Names the sum between hosts of the elements from `at`, and compresses it if the whole is compressed. The rounding
- * error is kept by the hash of the collective's name and the position, so that chunks do not share it. `name` must last
- * until the post.
+ * Names the sum of the elements from `at` between hosts, and compresses it if the whole collective is compressed. The
+ * rounding error is kept by name, which is the hash of the collective's name and the position, so that chunks do not
+ * share it. `name` must last until the post.
  */
 static void name_sum(const struct pl_hier *h, const struct pl_collective *c, uint64_t at, char name[NAME_BYTES],
                      struct pl_collective *part)
@@ -132,7 +132,7 @@ static char *sums_of(const struct pl_hier *h, const struct pl_collective *c)
     return c->kind == PL_REDUCE && pl_world_rank(h->world) != c->root ? h->scratch : c->recv;
 }
 
-/* Fills `part` with this rank's part in the stage; false if it has none. `name` is memory for its name. */
+/* Sets `part` to this rank's collective of the present stage, its name in `name`; false if it has none. */
 static bool plan_stage(const struct pl_hier *h, const struct pl_collective *c, char name[NAME_BYTES],
                        struct pl_collective *part)
 {
@@ -297,8 +297,7 @@ static enum pl_status post_gather(struct pl_hier *h, const struct pl_collective 
     return pl_request_post(h->inside, &part, &chunk->gather, reterr);
 }
 
-/* Advances chunk number `number`. Its sum waits for those of earlier chunks, even if its scatter is found to have
- * ended first. */
+/* Advances chunk number `number`. Its sum waits for the sums of earlier chunks, even if its scatter ends first. */
 static enum pl_status move_chunk(struct pl_hier *h, const struct pl_collective *c, uint64_t number,
                                  struct pl_error *reterr)
 {
@@ -367,7 +366,7 @@ static void plan_chunks(struct pl_hier *h, const struct pl_collective *c)
     memset(h->chunks, 0, sizeof(h->chunks));
 }
 
-/* ---- both ---- */
+/* ---- chunks or stages ---- */
 
 enum pl_status pl_hier_begin(struct pl_hier *h, struct pl_error *reterr)
 {

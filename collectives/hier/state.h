@@ -16,8 +16,8 @@
 #include "collectives/reduce/kernel.h"
 
 enum {
-    PL_HIER_AHEAD = 2,                    /* chunks scattered before the first is gathered */
-    PL_HIER_CHUNK_MOST_BYTES = 8 << 20,   /* bytes of the whole vector: so long that a chunk's latency is negligible */
+    PL_HIER_AHEAD = 2,                    /* number of chunks scattered before the first is gathered */
+    PL_HIER_CHUNK_MOST_BYTES = 8 << 20,   /* largest chunk: so long that its latency is negligible */
     PL_HIER_SPLIT_LEAST_BYTES = 64 << 10, /* below this, one rank of each host reduces the whole vector */
 };
 
@@ -40,8 +40,8 @@ struct pl_hier {
     struct pl_world *world;
     struct pl_world *inside;
     struct pl_world *between; /* NULL on ranks that are not in it */
-    int *inside_ranks;        /* [local_size]: ranks in `world` */
-    int *between_ranks;       /* [hosts]: ranks in `world` */
+    int *inside_ranks;        /* [local_size]: rank in `world` of each rank of `inside` */
+    int *between_ranks;       /* [hosts]: rank in `world` of each rank of `between` */
     int local_rank;
     int local_size;
     int hosts;
@@ -49,7 +49,7 @@ struct pl_hier {
     bool exclusive;    /* the setting `backend` names this backend: it takes all collectives */
     const struct pl_kernel *kernel;
     struct pl_check_calls check;
-    uint64_t *shares; /* [local_size] */
+    uint64_t *shares; /* [local_size]: elements of each local rank's share */
     char *scratch;    /* sums of a REDUCE on ranks other than the root */
     size_t scratch_bytes;
 
@@ -57,13 +57,13 @@ struct pl_hier {
     struct pl_request *request;
     enum pl_hier_stage stage;
     struct pl_request *step; /* request of the present stage */
-    bool split;              /* whether it is split into chunks and shares; else it has stages */
+    bool split;              /* whether the collective is split into chunks and shares; otherwise it has stages */
     struct pl_hier_chunk chunks[PL_HIER_AHEAD + 1];
     uint64_t chunk_elems;
     uint64_t chunk_count;
-    uint64_t scattered;               /* chunks whose scatter was posted */
-    uint64_t sent;                    /* chunks whose sum was posted */
-    uint64_t gathered;                /* chunks whose gather was posted */
+    uint64_t scattered;               /* number of chunks whose scatter was posted */
+    uint64_t sent;                    /* number of chunks whose sum was posted */
+    uint64_t gathered;                /* number of chunks whose gather was posted */
     struct pl_deferred_error failure; /* failure of a request in a sub-world */
 };
 

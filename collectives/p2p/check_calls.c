@@ -29,8 +29,8 @@ _Static_assert(MESSAGE_BYTES >= sizeof(struct pl_check_calls_record), "a mismatc
 
 uint32_t pl_check_calls_tag(uint64_t number, unsigned slot)
 {
-    /* 13 bits of the number: a message left over from a cancelled collective is not taken for one of the next
-     * collective. */
+    /* The tag has 13 bits of the number, so that a message left over from a cancelled collective is not taken for one
+     * of the next. */
     return PL_TAG_P2P + (uint32_t)(number & 0x1fff) * PL_CHECK_CALLS_TAGS + slot;
 }
 
@@ -137,7 +137,7 @@ static struct share share_between(const struct pl_check_calls *check, int host)
     return (struct share){check->starts[begin], count > 0 ? count : count + check->size};
 }
 
-/* The share that a local rank has gathered in the tree below it over `distance`. */
+/* Returns the positions whose data a local rank has gathered from the tree below it in the rounds up to `distance`. */
 static struct share share_below(const struct pl_check_calls *check, int local)
 {
     int rest = check->local_size - local;

@@ -13,7 +13,7 @@
 #include "collectives/reduce/kernel.h"
 
 enum {
-    PL_CHECK_CALLS_ROOM_BYTES = 16384, /* for all ranks' data together, or for their sum */
+    PL_CHECK_CALLS_ROOM_BYTES = 16384, /* limit for the data of all ranks together, or for its sum */
     PL_CHECK_CALLS_TAGS = 16,          /* tags per collective: the call check uses the last one, data the others */
 };
 
@@ -22,7 +22,7 @@ enum { PL_CHECK_CALLS_NONE = -1 }; /* value of a_rank if no mismatch is known */
 /** Message of the call check: the record of a call, and the first mismatch that the sender knows. */
 struct pl_check_calls_record {
     struct pl_signature own;
-    int32_t a_rank; /* a mismatch: rank a_rank calls a, rank b_rank calls b */
+    int32_t a_rank; /* the mismatch: rank a_rank calls `a`, rank b_rank calls `b` */
     int32_t b_rank;
     struct pl_signature a; /* this and `b` are sent only if there is a mismatch */
     struct pl_signature b;
@@ -49,14 +49,14 @@ struct pl_check_calls {
     int to;       /* rank that this one sends to; -1: no rank */
     uint32_t tag;
     uint64_t block_bytes;          /* size of every rank's data that is sent along; may be 0 */
-    bool summed;                   /* whether the data is reduced on the way, by: */
-    struct pl_reduction reduction; /* without divisor and factors */
-    struct pl_transfer in;         /* the two messages of the round */
+    bool summed;                   /* whether the data is reduced on the way, by `reduction` */
+    struct pl_reduction reduction; /* has no divisor and no postscale */
+    struct pl_transfer in;         /* the messages of the round: `in` is received, `out` is sent */
     struct pl_transfer out;
     struct pl_check_calls_record record;
-    char *message_in; /* record and data */
+    char *message_in; /* a record and data */
     char *message_out;
-    char *gathered; /* one block per position, or the sum */
+    char *gathered; /* data of all ranks: one block per position, or the sum */
 };
 
 /** Tag of a data message of the world's collective `number`; `slot` is 0 to PL_CHECK_CALLS_TAGS - 2. */
@@ -67,15 +67,15 @@ enum pl_status pl_check_calls_init(struct pl_check_calls *check, const struct pl
 void pl_check_calls_done(struct pl_check_calls *check);
 
 /**
- * Begin. `block_bytes` of `data` are sent along from every rank: at most PL_CHECK_CALLS_ROOM_BYTES / n; may be 0. With
- * a `reduction` the data is reduced on the way, and may have PL_CHECK_CALLS_ROOM_BYTES. The reduction's prescale is
- * applied, but neither postscale nor divisor: see pl_check_calls_can_sum().
+ * Start the check. Every rank sends `block_bytes` of `data` along, at most PL_CHECK_CALLS_ROOM_BYTES / n; may be 0.
+ * With a `reduction` the data is reduced on the way and may have PL_CHECK_CALLS_ROOM_BYTES. The reduction's prescale is
+ * applied, but not its postscale and divisor: see pl_check_calls_can_sum().
  */
 enum pl_status pl_check_calls_start(struct pl_check_calls *check, const struct pl_signature *signature,
                                     const void *data, uint64_t block_bytes, const struct pl_reduction *reduction,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Be done without a check and without data: the ranks have agreed on the call before (PL_AGREED). */
+/** End the check at once, without messages and data, because the ranks have agreed on the call before (PL_AGREED). */
 void pl_check_calls_skip(struct pl_check_calls *check);
 
 /**
@@ -90,9 +90,7 @@ enum pl_status pl_check_calls_progress(struct pl_check_calls *check, uint64_t *p
 /** The data of `rank`, or the sum; valid when done. */
 const void *pl_check_calls_data(const struct pl_check_calls *check, int rank);
 
-/**
- * The rank whose message this one waits for, else the rank that has not taken this one's message; -1 if there is none.
- */
+/** The rank whose message this one waits for; if none, the rank that has not taken this one's message; if none, -1. */
 int pl_check_calls_waits_for(const struct pl_check_calls *check);
 
 /** Cancel the messages under way; only pl_check_calls_done() may follow. */

@@ -144,8 +144,8 @@ static double ns_per_byte(const struct pl_p2p *p2p)
 }
 
 /*
- * The time of a round with messages of `bytes`, interpolated between the timed sizes. Above them a byte costs no less
- * than on average: if messages of the last size but one were delayed, extrapolation would make bytes free.
+ * The time of a round with messages of `bytes`, interpolated between the timed sizes. Above these a byte costs at least
+ * the average: if messages of the second-largest size were delayed, extrapolation could make bytes free.
  */
 static double message_ns(const struct pl_p2p *p2p, double bytes)
 {
@@ -173,7 +173,7 @@ static double rounds_below(int n)
     return rounds;
 }
 
-/* The cost of algorithm.h, with the measured time of messages instead of a + B b. */
+/* The cost by the formulas of algorithm.h, with the measured time of messages instead of a + B b. */
 static double cost_ns(const struct pl_p2p *p2p, enum pl_algorithm algorithm, int positions, double bytes)
 {
     double n = positions;
@@ -186,12 +186,12 @@ static double cost_ns(const struct pl_p2p *p2p, enum pl_algorithm algorithm, int
         for (int parts = 2; parts <= positions; parts *= 2) {
             cost += 2 * message_ns(p2p, bytes / parts);
         }
-        /* It sends as many bytes as a ring, but in messages of very different sizes: 0.86 of the ring's rate was
+        /* Halving sends as many bytes as a ring, but in messages of very different sizes: 0.86 of the ring's rate was
          * measured between four hosts. */
         return cost / 0.86;
     case PL_ALGORITHM_DOUBLING:
-        /* It has the fewest messages; other algorithms must gain more than the difference between two measurements
-         * of a link. */
+        /* Doubling has the fewest messages. Other algorithms must gain more than the difference between two
+         * measurements of a link. */
         return (rounds + (power ? 0 : 1)) * message_ns(p2p, bytes) * 0.9;
     default:
         return 2 * (n - 1) * message_ns(p2p, bytes / n);
@@ -270,7 +270,7 @@ enum pl_status pl_p2p_model(struct pl_p2p *p2p, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* Not for reproducible sums and 16-bit floats: these need the inputs of all ranks at once. */
+/* False for reproducible sums and 16-bit floats: these need the inputs of all ranks at once. */
 bool pl_p2p_sums_eagerly(const struct pl_p2p *p2p, const struct pl_collective *c)
 {
     return c->kind == PL_ALLREDUCE && c->count && c->count <= p2p->sum_most_bytes / pl_dtype_bytes(c->dtype) &&
@@ -324,8 +324,8 @@ static enum pl_algorithm algorithm_for(const struct pl_p2p *p2p, const struct pl
 
 static uint64_t longest_block(const struct pl_p2p *p2p, const struct pl_collective *c)
 {
-    /* Equal on all ranks except in a ragged alltoall, where each pair has its own block length and the last segments
-     * are empty. */
+    /* The result is equal on all ranks except in a ragged alltoall: there each pair has its own block length, and the
+     * last segments may be empty. */
     uint64_t sent = pl_counts_max(c->counts, c->count, p2p->size);
     uint64_t received = c->recv_counts ? pl_counts_max(c->recv_counts, c->count, p2p->size) : 0;
 
@@ -368,14 +368,14 @@ void pl_p2p_plan(struct pl_p2p *p2p, const struct pl_collective *c)
     /* On a short link a rendezvous costs little, and its data may be received without a copy. */
     p2p->piece_bytes = wanted <= 0 && is_long_link(p2p) ? MESSAGE_MOST_BYTES : SEGMENT_MOST_BYTES;
     if (c->kind == PL_ALLTOALL) {
-        message_bytes = most;                  /* each rank knows only its own counts, so these must not matter */
-        p2p->piece_bytes = SEGMENT_MOST_BYTES; /* and a message that ends at an unexpected place must be noticed */
+        message_bytes = most;                  /* independent of the counts, because each rank knows only its own */
+        p2p->piece_bytes = SEGMENT_MOST_BYTES; /* one piece, so that a message of another length is noticed */
     }
     message_bytes = wanted > 0 ? (uint64_t)wanted : message_bytes;
     message_bytes = message_bytes > SEGMENT_MOST_BYTES / parts ? SEGMENT_MOST_BYTES / parts : message_bytes;
     p2p->segment_elems = (message_bytes + item - 1) / item * parts;
     if (c->kind != PL_ALLTOALL && p2p->segment_elems > span) {
-        p2p->segment_elems = span ? span : 1; /* its buffers are as large as the segment */
+        p2p->segment_elems = span ? span : 1; /* a slot's buffers are as large as its segment */
     }
     /* A block of an alltoall ends with a message that is not full, or with an empty one, so that two ranks with
      * different block lengths detect it. */

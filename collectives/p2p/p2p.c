@@ -21,8 +21,8 @@ struct range {
     bool empty; /* no elements and no message: both ends know from the earlier segments that the block has ended */
 };
 
-/* The elements of blocks `first` to `first + blocks - 1` in the slot's segment; `starts` are the ranks' blocks if
- * ragged. */
+/* The elements of blocks `first` to `first + blocks - 1` in the slot's segment. If ragged, `starts` says where the
+ * ranks' blocks begin. */
 static struct range range_of(const struct pl_p2p *p2p, const struct pl_p2p_slot *slot, const uint64_t *starts,
                              int first, int blocks)
 {
@@ -112,7 +112,7 @@ static double guard_factor(const struct pl_p2p *p2p, const struct pl_collective 
     return guarded ? pl_kernel_guard(p2p->size) : 1.0;
 }
 
-/* Copies a rank's input of the segment to the place of the partial results. */
+/* Copies this rank's input of the segment to the memory of the partial results. */
 static void load(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
 {
     const struct pl_collective *c = &p2p->request->collective;
@@ -298,7 +298,7 @@ static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, 
     }
     *step = pl_algorithm_step_at(p2p->algorithm, p2p->size, position, c->root, slot->round);
     if (step->from >= 0) {
-        /* A block per sender is the sender's input for the rank's own block. */
+        /* A block per sender: what the sender has for this rank's own block. */
         struct range range =
             range_of(p2p, slot, p2p->recv_at, step->per_sender ? position : step->recv_first, step->recv_blocks);
         char *data = step->per_sender             ? per_sender_at(p2p, slot, step->from)
@@ -494,7 +494,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     }
     p2p->messages_number = request->signature.sequence;
     if (c->flags & PL_AGREED && !inline_bytes && c->kind != PL_BARRIER) {
-        /* Ranks that differ after all must not take each other's data: they wait for messages that never come. */
+        /* Tags depend on the call: if calls differ after all, ranks wait for ever and take no wrong data. */
         p2p->messages_number = pl_hash(PL_HASH_START, &request->signature, sizeof(request->signature));
         pl_check_calls_skip(&p2p->check);
     } else {
@@ -539,8 +539,8 @@ static void cancel(void *state, struct pl_request *request)
     for (int i = 0; i < PL_P2P_SLOTS; i++) {
         struct pl_p2p_slot *slot = &p2p->slots[i];
 
-        /* As in pl_check_calls_cancel(). Messages are received in `recv_buffer` and sent from `accumulator`, or in
-         * the caller's memory. */
+        /* Buffers that MPI may still access are leaked, as in pl_check_calls_cancel(). Messages are received in
+         * `recv_buffer` and sent from `accumulator`, or in the caller's memory. */
         if (slot->in.transfer.active && !transport->cancel(transport->context, &slot->in.transfer)) {
             slot->recv_buffer = NULL;
         }

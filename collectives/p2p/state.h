@@ -16,20 +16,20 @@
 #include "collectives/p2p/check_calls.h"
 #include "collectives/reduce/kernel.h"
 
-/* Segments under way: together their messages must be more than the bytes under way on a link. */
+/* Number of segments under way. Together their messages must have more bytes than a link holds. */
 enum { PL_P2P_SLOTS = 8 };
 
 enum { PL_P2P_PROBES = 5 }; /* number of message sizes that are timed */
 
 struct pl_residual; /* defined in residuals.c */
 
-/* A long message of a slot, sent as pieces: each is one message of the transport, and the first of the rest is under
- * way. */
+/* A long message of a slot, sent as pieces. Each piece is one message of the transport; one piece is under way at a
+ * time. */
 struct pl_p2p_segmented {
     struct pl_transfer transfer;
     char *data;
     size_t piece_bytes;
-    size_t left_bytes; /* including the piece under way */
+    size_t left_bytes; /* bytes left, including the piece under way */
     int peer;
     uint32_t tag;
 };
@@ -41,7 +41,7 @@ struct pl_p2p_slot {
     struct pl_algorithm_step step;
     struct pl_p2p_segmented in;
     struct pl_p2p_segmented out;
-    char *recv_buffer; /* received data that is still to be combined; blocks per sender */
+    char *recv_buffer; /* received data that is not combined yet, or one block per sender */
     char *accumulator; /* partial results, if the caller's buffers cannot hold them */
 };
 
@@ -51,10 +51,10 @@ struct pl_p2p {
     const struct pl_kernel *kernel;
     int rank;
     int size;
-    const int *order;                 /* ring position to rank */
-    int *position_of;                 /* rank to ring position */
-    double message_ns[PL_P2P_PROBES]; /* cost model: time of a round with such messages */
-    /* longest allreduce that is sent with the call check and reduced on the way */
+    const int *order;                 /* rank at each ring position */
+    int *position_of;                 /* ring position of each rank */
+    double message_ns[PL_P2P_PROBES]; /* cost model: time of a round for each timed message size */
+    /* size of the longest allreduce that is sent with the call check and reduced on the way */
     uint64_t sum_most_bytes;
     struct pl_check_calls check;
     struct pl_p2p_slot slots[PL_P2P_SLOTS];
@@ -63,7 +63,7 @@ struct pl_p2p {
 
     /* The collective under way: */
     struct pl_request *request;
-    uint64_t messages_number; /* gives the tags of its messages */
+    uint64_t messages_number; /* number that gives the tags of the messages */
     enum pl_algorithm algorithm;
     bool by_position; /* the algorithm runs over ring positions, not ranks */
     bool ragged;      /* blocks have the ranks' counts and are not equal parts of a segment */
@@ -77,15 +77,15 @@ struct pl_p2p {
     uint64_t *send_at;  /* [size + 1]: starts of the ranks' blocks, if `ragged` */
     uint64_t *recv_at;
     const void **sources;             /* [size], scratch memory: one pointer per rank */
-    unsigned wire;                    /* the flag PL_WIRE_* by which float32 is compressed; 0: it is not */
-    float *residual;                  /* [count], for the collective's name; may be NULL */
+    unsigned wire;                    /* flag PL_WIRE_* that says how float32 is compressed; 0: not compressed */
+    float *residual;                  /* [count]: residual of the collective's name; may be NULL */
     struct pl_deferred_error failure; /* failure of a segment */
 };
 
-/** Size of the data of every rank that is sent with the call check; may be 0. */
+/** Bytes of each rank's data that are sent with the call check; may be 0. */
 uint64_t pl_p2p_eager_bytes(const struct pl_p2p *p2p, const struct pl_collective *collective);
 
-/** The longest float32 allreduce that is sent with the call check. */
+/** Size of the longest float32 allreduce that is sent with the call check. */
 static inline uint64_t pl_p2p_eager_most_bytes(const struct pl_p2p *p2p)
 {
     uint64_t blocks = PL_CHECK_CALLS_ROOM_BYTES / (uint64_t)p2p->size;
@@ -103,7 +103,7 @@ bool pl_p2p_sums_eagerly(const struct pl_p2p *p2p, const struct pl_collective *c
 void pl_p2p_plan(struct pl_p2p *p2p, const struct pl_collective *collective);
 
 /**
- * Fill the cost model and the fields that follow from it: from settings, else by measurement between hosts (about 30 ms
+ * Fill the cost model and the fields that follow from it: from settings, or by measurement between hosts (about 30 ms
  * at 1 Gbit/s). Collective.
  */
 enum pl_status pl_p2p_model(struct pl_p2p *p2p, struct pl_error *reterr) PL_MUST_CHECK;
@@ -113,14 +113,14 @@ enum pl_algorithm pl_p2p_choose(const struct pl_p2p *p2p, uint64_t bytes);
 
 void pl_p2p_describe(void *state, struct pl_text *text);
 
-/** Find the residual that earlier calls of this name have left, or make one. */
+/** Find the residual that earlier calls of this name have left, or make a new one. */
 enum pl_status pl_residuals_find(struct pl_p2p *p2p, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_residuals_done(struct pl_p2p *p2p);
 
 /** Add the residual to `data`, the vector's elements from `at`. */
 void pl_residuals_add(const struct pl_p2p *p2p, float *data, uint64_t at, uint64_t count);
 
-/** Pack the vector's elements from `at` and keep the rounding error; `finished`: replace `data` by its rounded form. */
+/** Pack the vector's elements from `at`, keep the rounding error; `finished`: also round `data` itself. */
 void pl_residuals_pack(const struct pl_p2p *p2p, void *packed, float *data, uint64_t at, uint64_t count, bool finished);
 
 /** Whether blocks must be reduced once, from all inputs, in rank order. */

@@ -74,7 +74,7 @@ static void pack_int8(int8_t *packed, float *scale, const float *value, float *s
     *scale = scale_of(value, count);
     for (uint64_t i = 0; i < count; i++) {
         float steps = *scale > 0.0F ? value[i] / *scale : 0.0F;
-        int whole = (int)(steps + (steps < 0.0F ? -0.5F : 0.5F)); /* NaN is not above 0, so steps is 0 */
+        int whole = (int)(steps + (steps < 0.0F ? -0.5F : 0.5F)); /* if the scale is NaN, `steps` is 0 */
 
         whole = whole > MOST ? MOST : whole < -MOST ? -MOST : whole;
         packed[i] = (int8_t)whole;

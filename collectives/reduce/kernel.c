@@ -37,7 +37,7 @@ static const struct pl_kernel *runnable(const struct pl_kernel *kernel)
     return kernel;
 }
 
-/* Fastest first. */
+/* The kernels of this build, the fastest first. */
 static const struct pl_kernel *const all[] = {
 #ifdef PL_KERNEL_X86
     &pl_kernel_avx512,

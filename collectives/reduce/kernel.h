@@ -2,8 +2,8 @@
 /**
  * Reductions of several buffers into one or more, copies and casts: the arithmetic under every collective.
  *
- * Each instruction set has one table of loops (kernel_vector.inc, kernel_plain.c): pl_kernel_best() picks by cpuid, an
- * option may force one. All give the same bits as the plain C one (a NaN stays a NaN, with any payload).
+ * Each instruction set has one table of loops (kernel_vector.inc, kernel_plain.c). pl_kernel_best() chooses by cpuid; a
+ * setting may name another. All give the same bits as the table "plain" (a NaN stays a NaN, with any payload).
  *
  * Order       ((source[0] op source[1]) op source[2]) ...: ranks pass their buffers in rank order, so that every rank
  *             that computes an element gets the same bits.
@@ -76,7 +76,7 @@ static inline void pl_kernel_reduce(const struct pl_kernel *kernel, const struct
     kernel->reduce(reduction, dest, dests, source, sources, count_elems);
 }
 
-/** Copy without overlap. */
+/** Copy `bytes` bytes; the buffers do not overlap. */
 static inline void pl_kernel_copy(const struct pl_kernel *kernel, void *dest, const void *source, size_t bytes,
                                   enum pl_kernel_store store)
 {
@@ -99,7 +99,7 @@ static inline void pl_kernel_widen(const struct pl_kernel *kernel, enum pl_dtype
 
 /**
  * The power of two by which the inputs of a half-width average over `ranks` are multiplied, so that their sum cannot
- * overflow; the sum is divided by it again. Exact except for the smallest numbers.
+ * overflow. The sum is divided by it again. The result is exact except for the smallest numbers.
  */
 double pl_kernel_guard(int ranks);
 

@@ -11,8 +11,8 @@
 #define VECTOR_NAME "avx512"
 #include "collectives/reduce/kernel_vector.inc"
 
-/* The load is as narrow as the part: a wider one may touch the next line, which may be another core's, even if its
- * mask is off. */
+/* Loads only the bytes of the part. A wider load may touch the next cache line, which another core may own, even where
+ * the mask is off. */
 static inline void load_part(char padded[VECTOR_BYTES], const char *at, size_t bytes)
 {
     __mmask64 mask = ((__mmask64)1 << bytes) - 1;

@@ -20,7 +20,7 @@ enum pl_status pl_shm_arena_alloc(void *state, uint64_t bytes, struct pl_span *r
 
     PL_TRY(pl_shm_region_new(pl_world_bootstrap(shm->world), shm->one_process, bytes, pl_world_deadline_ns(shm->world),
                              &span.region, reterr));
-    /* Only now, when other ranks do not wait for this one any more. */
+    /* Grown only now, because no other rank waits for this one any more. */
     status = pl_memory_grow(&shm->spans, &shm->span_capacity, shm->span_count + 1, sizeof(*shm->spans), reterr);
     if (status != PL_OK) {
         pl_shm_region_free(&span.region);

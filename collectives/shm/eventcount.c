@@ -96,8 +96,7 @@ static bool is_gone(const struct pl_shm *shm, int rank)
     return !shm->one_process && pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-/* Declares a failure if a rank is gone from which data is still missing; data that it published before it left is
- * used. */
+/* Declares a failure if a rank is gone whose data is still missing. Data that it published before it left is used. */
 static void check_missing_peers(struct pl_shm *shm)
 {
     for (int rank = 0; rank < shm->size; rank++) {

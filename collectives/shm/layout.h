@@ -21,18 +21,18 @@
 
 enum {
     PL_SHM_LINE_BYTES = 64,
-    PL_SHM_EAGER_BYTES = 4096,      /* room for the data of a rank that is sent with the header */
+    PL_SHM_EAGER_BYTES = 4096,      /* room for a rank's data that is sent with the header */
     PL_SHM_INLINE_BYTES = 40,       /* data up to this size is in the header's own cache line */
     PL_SHM_DEPTH = 4,               /* number of rounds that staging memory holds */
-    PL_SHM_ROUND_BYTES = 256 << 10, /* staging memory of a rank for one round, at least */
-    PL_SHM_PART_BYTES = 16 << 10,   /* and at least this much per rank */
+    PL_SHM_ROUND_BYTES = 256 << 10, /* least staging memory of a rank for one round */
+    PL_SHM_PART_BYTES = 16 << 10,   /* least part of this memory for each rank */
     PL_SHM_STEP_BYTES = 4 << 20,    /* work after which a zero-copy reduction returns to its caller */
     PL_SHM_MAX_RANKS = 1024,
 };
 
 /** Every waiting rank reads this. A rank that begins to wait, or fails, writes it. It has cache lines of its own. */
 struct pl_shm_control {
-    _Alignas(128) _Atomic uint32_t waiters; /* ranks in the futex wait, or about to enter it */
+    _Alignas(128) _Atomic uint32_t waiters; /* number of ranks in the futex wait, or about to enter it */
     /* the futex; increased after each publication while there are waiters */
     _Atomic uint32_t wakeups;
     _Atomic uint32_t failure; /* 0, or the rank that has declared the first failure, plus one */
@@ -40,30 +40,30 @@ struct pl_shm_control {
 
 /** Progress counters of one rank; they never decrease. */
 struct pl_shm_counters {
-    _Alignas(128) _Atomic uint64_t staged; /* rounds whose data is in staging memory */
-    _Atomic uint64_t consumed;             /* rounds whose data from all others was used */
+    _Alignas(128) _Atomic uint64_t staged; /* number of rounds whose data is in staging memory */
+    _Atomic uint64_t consumed;             /* number of rounds in which the data of all others was used */
     /* zero-copy: number of the last collective whose buffers this rank does not access any more */
     _Atomic uint64_t done;
     _Atomic uint32_t left; /* whether the rank has freed its world */
-    /* error that others report if control->failure names this rank; written once, before that */
+    /* error that other ranks report if control->failure names this rank; written before that */
     struct pl_error received;
 };
 
 /** Positions of a rank's buffers, for data that is not sent with the header. */
 struct pl_shm_buffers {
-    uint32_t send_span; /* 0: not in the arena */
+    uint32_t send_span; /* number of the span that holds the send buffer; 0: not in the arena */
     uint32_t recv_span;
     uint64_t send_offset;
     uint64_t recv_offset;
-    uint64_t longest; /* alltoall: largest count to one rank */
+    uint64_t longest; /* alltoall: the rank's largest count to one rank */
 };
 
 /** A rank's description of one collective. */
 struct pl_shm_descriptor {
     uint64_t hash;  /* hash of the signature */
-    uint64_t bytes; /* bytes that this rank sends */
+    uint64_t bytes; /* number of bytes that this rank sends */
     union {
-        unsigned char data[PL_SHM_INLINE_BYTES]; /* if bytes <= PL_SHM_INLINE_BYTES, except for alltoall */
+        unsigned char data[PL_SHM_INLINE_BYTES]; /* the data if bytes <= PL_SHM_INLINE_BYTES, except for alltoall */
         struct pl_shm_buffers at;
     } in;
 };
@@ -73,7 +73,7 @@ struct pl_shm_descriptor {
  * cache line.
  */
 struct pl_shm_header {
-    _Alignas(128) _Atomic uint64_t sequence; /* published last */
+    _Alignas(128) _Atomic uint64_t sequence; /* number of the collective; published last */
     struct pl_shm_descriptor descriptor;
     struct pl_signature signature;
 };
@@ -81,9 +81,9 @@ struct pl_shm_header {
 _Static_assert(offsetof(struct pl_shm_header, signature) == PL_SHM_LINE_BYTES,
                "a small collective moves one line per rank");
 
-/** A region of pl_arena_alloc(). */
+/** A span: the memory of one pl_arena_alloc() call, with a piece for each rank. */
 struct pl_shm_span {
-    uint32_t number; /* number of the collective, from 1, equal on all ranks */
+    uint32_t number; /* number of the pl_arena_alloc() call, from 1, equal on all ranks */
     struct pl_shm_region region;
 };
 
@@ -97,15 +97,15 @@ struct pl_shm_op {
     struct pl_reduction reduction;
     uint64_t sequence;
     uint64_t hash;    /* hash of this rank's signature */
-    uint64_t differs; /* not 0: the hash of a header differs from this rank's */
-    uint64_t most;    /* largest size in a header so far */
+    uint64_t differs; /* not 0 if a header's hash differs from this rank's */
+    uint64_t most;    /* largest data size in the headers read so far */
     size_t elem_bytes;
-    uint64_t part_elems; /* staged: elements of one rank's part in a round; one-to-all kinds: of the round */
+    uint64_t part_elems; /* staged: elements of one rank's part in a round; one-to-all kinds: elements of a round */
     uint64_t rounds;
     uint64_t staged, consumed, finished;
-    uint64_t at_elems; /* zero-copy: elements of this rank's share that are done */
+    uint64_t at_elems; /* zero-copy: number of elements of this rank's share that are done */
     bool worked;       /* zero-copy: this rank has done its share */
-    int seen;          /* PL_SHM_HEADERS: headers of lower ranks were read; PL_SHM_ZERO_COPY: lower ranks are done */
+    int seen;          /* PL_SHM_HEADERS: lower ranks' headers were read; PL_SHM_ZERO_COPY: lower ranks are done */
     int waits_for;
 };
 
@@ -120,19 +120,19 @@ struct pl_shm {
     uint64_t eager_bytes; /* data up to this size is sent with the header */
     size_t slot_bytes, eager_at, staging_at, round_bytes;
 
-    uint64_t sequence;    /* posts of this backend so far; the signature's number counts those of the world */
+    uint64_t sequence;    /* number of posts to this backend so far; pl_signature.sequence counts the world's posts */
     uint64_t rounds_base; /* number of rounds of all staged collectives so far */
     struct pl_shm_op op;
 
-    const void **sources; /* [size] */
-    void **dests;         /* [size] */
-    uint64_t *send_displ; /* [size + 1] */
-    uint64_t *recv_displ; /* [size + 1] */
+    const void **sources; /* [size]: one address per rank */
+    void **dests;         /* [size]: one address per rank */
+    uint64_t *send_displ; /* [size + 1]: where each rank's block begins in the send buffer, in elements */
+    uint64_t *recv_displ; /* [size + 1]: where each rank's block begins in the recv buffer, in elements */
 
     struct pl_shm_span *spans;
     size_t span_count, span_capacity;
     uint32_t span_number;
-    int *pidfds; /* [size], -1 for ranks without one */
+    int *pidfds; /* [size]: pidfd of each rank, or -1 */
 };
 
 /* ---- addresses in the region ---- */
@@ -179,7 +179,7 @@ bool pl_shm_is_complete(const struct pl_shm *shm, int rank);
 int pl_shm_state_short_of_staged(const struct pl_shm *shm, const struct pl_shm_op *op, uint64_t rounds);
 int pl_shm_state_short_of_consumed(const struct pl_shm *shm, const struct pl_shm_op *op, uint64_t rounds);
 
-/** Whether this rank can do a step of a staged collective; if not, `*ret_waits_for` is a rank that it waits for. */
+/** Whether this rank can do a step of a staged collective. If not, `*ret_waits_for` is a rank that it waits for. */
 bool pl_shm_state_can_move(const struct pl_shm *shm, const struct pl_shm_op *op, int *ret_waits_for);
 
 static inline bool pl_shm_is_root(const struct pl_shm *shm, const struct pl_shm_op *op)
@@ -201,8 +201,8 @@ void pl_shm_wake(struct pl_shm *shm);
 enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Declare to all ranks that the world cannot go on because of `why`, which they report as `status`. The first failure
- * stays.
+ * Declare to all ranks that the world cannot go on because of `why`; they report it as `status`. Only the first failure
+ * is kept.
  */
 void pl_shm_declare_failure(struct pl_shm *shm, enum pl_status status, const struct pl_error *why);
 
@@ -213,8 +213,8 @@ void pl_shm_declare_failure(struct pl_shm *shm, enum pl_status status, const str
 enum pl_status pl_shm_check_peers(void *state, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Sleep until a rank publishes something or until `until_ns`, unless the collective can go on already. Declares dead
- * peers.
+ * Sleep until a rank publishes something or until `until_ns`, unless the collective can go on already. Declares a
+ * failure if a peer is dead.
  */
 void pl_shm_sleep(struct pl_shm *shm, int64_t until_ns);
 
@@ -230,18 +230,18 @@ enum pl_status pl_shm_advance(void *state, struct pl_request *request, bool *ret
 
 /* ---- rounds.c: the parts of buffers in each round ---- */
 
-/** `elems` elements at element `at` of a buffer. */
+/** A piece of a buffer: `elems` elements from element `at`. */
 struct pl_shm_piece {
     uint64_t at, elems;
 };
 
-/** Set part_elems and rounds. `longest` is the largest count of any rank. */
+/** Set op->part_elems and op->rounds. `longest` is the largest count of any rank. */
 void pl_shm_plan(const struct pl_shm *shm, struct pl_shm_op *op, uint64_t longest);
 
 /** The piece of this rank's send buffer that goes to rank `to` in `round`. */
 struct pl_shm_piece pl_shm_sent(const struct pl_shm *shm, const struct pl_shm_op *op, int to, uint64_t round);
 
-/** The piece of this rank's recv buffer that gets the data of `from` in `round`. For kinds that only copy. */
+/** The piece of this rank's recv buffer that gets the data of `from` in `round`. Only for kinds that copy. */
 struct pl_shm_piece pl_shm_received(const struct pl_shm *shm, const struct pl_shm_op *op, int from, uint64_t round);
 
 /** Whether all ranks read the same part of staging memory: allgather, broadcast. */

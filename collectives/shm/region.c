@@ -36,7 +36,7 @@ enum {
 /* Record that rank 0 sends to the others and, at the end, every rank to all. */
 struct region_record {
     unsigned char nonce[NONCE_BYTES];
-    char *base; /* if ranks are threads */
+    char *base; /* start of the mapping, if ranks are threads */
     bool huge_pages;
     enum pl_status status;
     char text[REPORT_TEXT_BYTES];
@@ -144,7 +144,7 @@ static enum pl_status fetch(int socket_fd, const unsigned char nonce[NONCE_BYTES
     return got > 0 ? PL_OK : pl_error_set(reterr, PL_SYSTEM, "rank 0 did not send the shared memory's descriptor");
 }
 
-/* Maps the region at an address aligned for huge pages: reserves more, then maps into the aligned part. */
+/* Maps the region at an address aligned for huge pages: reserves more address space, then maps the aligned part. */
 static enum pl_status map(int fd, struct pl_shm_region *region, struct pl_error *reterr)
 {
     size_t align = alignment_of(region->bytes);
@@ -278,8 +278,8 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     size_t align = alignment_of(piece_bytes);
     struct pl_shm_region region = {.piece_bytes = (piece_bytes + align - 1) / align * align};
     PL_AUTO_CLOSE int fd = -1;
-    PL_AUTO_CLOSE int socket_fd = -1; /* rank 0 listens on its own; other ranks open theirs before rank 0 waits for
-                                       * it */
+    PL_AUTO_CLOSE int socket_fd = -1; /* rank 0 listens on it; other ranks open theirs before rank 0 waits for them to
+                                       * connect */
     PL_AUTO_FREE struct region_record *all = NULL;
     struct region_record mine;
     struct pl_error error = PL_ERROR_NONE;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Memory that all ranks of a bootstrap map. It is a memfd: the size of /dev/shm does not matter, no name outlives a
- * killed rank, and ranks get it without permission to read other processes (finding who shares a host needs that).
+ * killed rank, and ranks need no permission to read other processes (only the search for ranks of one host needs it).
  * Internal to shm/.
  */
 #ifndef PL_COLLECTIVES_SHM_REGION_H
@@ -16,7 +16,7 @@ struct pl_shm_region {
     size_t piece_bytes;
     size_t bytes;
     bool huge_pages;
-    _Atomic int *users; /* ranks that are threads share one mapping: how many still use it; NULL for processes */
+    _Atomic int *users; /* threads: number of ranks that still use their one mapping; processes: NULL */
 };
 
 /**

@@ -37,7 +37,7 @@ void pl_shm_plan(const struct pl_shm *shm, struct pl_shm_op *op, uint64_t longes
     }
 }
 
-/* The part of a block of `block_elems` at `start` that `round` moves: part_elems elements from round * part_elems. */
+/* The part of a block that `round` moves: part_elems elements from round * part_elems. The block begins at `start`. */
 static struct pl_shm_piece of_block(const struct pl_shm_op *op, uint64_t start, uint64_t block_elems, uint64_t round)
 {
     uint64_t at = minimum(round * op->part_elems, block_elems);

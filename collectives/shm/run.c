@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* From this size on the cache lines of results are fetched for writing (docs/internals/shared-memory.md). */
+/* Smallest result whose cache lines are fetched for writing (docs/internals/shared-memory.md). */
 enum { MIGRATE_BYTES = 256 << 10 };
 
 /* ---- headers ---- */
@@ -66,7 +66,7 @@ static bool is_inline(enum pl_kind kind, uint64_t bytes)
     return bytes <= PL_SHM_INLINE_BYTES && kind != PL_ALLTOALL;
 }
 
-/* Writes this rank's two lists after its header; returns the largest count to one rank. */
+/* Writes this rank's two lists of counts after its header; returns the largest count to one rank. */
 static uint64_t fill_alltoall(const struct pl_shm *shm, struct pl_shm_header *header)
 {
     uint64_t *counts = pl_shm_alltoall_counts(header);
@@ -108,8 +108,8 @@ static uint64_t post_header(struct pl_shm *shm, const struct pl_request *request
     } else {
         uint64_t longest = collective->kind == PL_ALLTOALL ? fill_alltoall(shm, header) : 0;
 
-        /* Fields are stored at their final place. A copy on the stack would be loaded late: only after earlier
-         * stores, to eager data that other cores have read, had reached the cache. */
+        /* Fields are stored in place. A copy on the stack would be loaded only after all earlier stores have reached
+         * the cache, and stores to eager data that other cores have read are slow. */
         if (bytes > shm->eager_bytes) {
             header->descriptor.in.at = find_buffers(shm, collective, bytes);
         } else {
@@ -220,7 +220,7 @@ static uint64_t longest_block(const struct pl_shm *shm, const struct pl_shm_op *
     return longest;
 }
 
-/* Chooses the mode when all headers have come, by values that all ranks see alike. */
+/* Chooses the mode when all headers have come, from values that are equal on all ranks. */
 static enum pl_status choose_mode(struct pl_shm *shm, struct pl_shm_op *op, struct pl_error *reterr)
 {
     const struct pl_collective *collective = op->collective;

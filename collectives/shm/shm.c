@@ -94,7 +94,7 @@ static enum pl_status shm_init(struct pl_world *world, void *state, struct pl_er
     shm->rank = pl_world_rank(world);
     shm->size = pl_world_size(world);
     shm->one_process = world->topology.one_process;
-    /* with two ranks, the further waits of the other modes cost least */
+    /* with two ranks the additional waits of the other modes cost least */
     shm->eager_bytes = shm->size == 2 ? PL_SHM_EAGER_BYTES / 2 : PL_SHM_EAGER_BYTES;
     shm->eager_at =
         round_up(sizeof(struct pl_shm_header) + 2 * (size_t)shm->size * sizeof(uint64_t), PL_SHM_LINE_BYTES);

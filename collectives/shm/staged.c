@@ -12,11 +12,11 @@
  * then a line always moves between two cores as modified. (A line that one core has read and another stores to costs
  * several times more.) Data that a rank reduces itself never passes through its own staging memory.
  *
- * A rank finishes round c if it can, else consumes c if it can, else stages ahead, at most PL_SHM_DEPTH rounds.
+ * In each step a rank finishes a round if it can, else consumes one, else stages one, at most PL_SHM_DEPTH ahead.
  */
 #include "collectives/shm/layout.h"
 
-/* The part `part` of `rank`'s staging memory in `round`. */
+/* The address of part `part` of `rank`'s staging memory in `round`. */
 static char *part_of(const struct pl_shm *shm, const struct pl_shm_op *op, int rank, int part, uint64_t round)
 {
     uint64_t offset = pl_shm_is_one_to_all(op->collective->kind) ? 0 : (uint64_t)part * op->part_elems * op->elem_bytes;

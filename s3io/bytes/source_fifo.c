@@ -19,8 +19,8 @@
 
 enum { PIPE_BYTES = 1 << 20, REPORT_BYTES = 4096 };
 
-/* The longest wait for an inotify event before the path is tried again: some mounted file systems send no events. And
- * the longest one for data before the writer's report is looked at. */
+/* The longest wait for an inotify event before the path is tried again: some mounted file systems send no events. Also
+ * the longest wait for data before the writer's report is read. */
 #define POLL_AGAIN_NS (200 * PL_NS_PER_MS)
 
 /* How long a stream that has begun may be silent after a stop request before it counts as ended. */
@@ -35,7 +35,7 @@ struct fifo_source {
     bool writer_seen;
     char *report; /* the path of the writer's report, or NULL */
     struct stat report_info;
-    enum pl_status told; /* by the report that has this information */
+    enum pl_status told; /* error that the report with `report_info` tells */
     char told_text[PL_ERROR_CAUSE_BYTES];
 };
 
@@ -168,8 +168,8 @@ static void take_report(struct fifo_source *fifo, const struct stat *info)
     }
 }
 
-/* Returns what the writer's report says: PL_TIMEOUT if it waits, or the error that has ended the data; PL_OK if it says
- * nothing. It is read once: to the watch for hangs each byte that a rank reads is a sign of life. */
+/* Returns the error that the writer's report tells: PL_TIMEOUT if the writer waits; PL_OK if it tells none. A report is
+ * read once, because the watch for hangs takes each byte that a rank reads for a sign of life. */
 static enum pl_status find_report(struct fifo_source *fifo, struct pl_error *reterr)
 {
     const struct stat *before = &fifo->report_info;

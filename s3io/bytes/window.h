@@ -3,9 +3,9 @@
  * A window on a source: its next bytes can be read in place before they are consumed. Internal to s3io/.
  *
  * For a source over memory the window is that memory. For all others it is a buffer that is filled with large reads.
- * When the buffer runs out, its rest moves to the front, so that the next read begins on a page. The buffer grows as
- * bytes arrive, not because a header announces them. While somebody holds the buffer, its bytes stay where they are:
- * the rest moves to another one.
+ * When the buffer runs out, the bytes that are left move to the front, so that the next read begins on a page. The
+ * buffer grows as bytes arrive, not because a header announces them. While somebody holds the buffer, its bytes stay
+ * where they are, and the bytes that are left move to another buffer.
  *
  * Test  tests/unit/s3io/bytes/test_window.c
  */
@@ -16,9 +16,9 @@
 
 /** A buffer of a window. */
 struct pl_window_buffer {
-    struct pl_window_buffer *next; /* in the list of spare ones */
+    struct pl_window_buffer *next; /* next in the list of spare buffers */
     size_t capacity;
-    unsigned holders; /* the window, and those that called pl_window_hold() */
+    unsigned holders; /* number of holders: the window, and callers of pl_window_hold() */
     _Alignas(4096) unsigned char bytes[];
 };
 
@@ -28,7 +28,7 @@ struct pl_window {
     size_t available;                /* number of bytes at `data` */
     uint64_t offset_bytes;           /* offset of `data` in the source */
     bool ended;                      /* the source has no bytes after the available ones */
-    struct pl_window_buffer *buffer; /* NULL before the first source that needs one */
+    struct pl_window_buffer *buffer; /* the buffer that has `data`; NULL until a source needs one */
     struct pl_window_buffer *spare;
 };
 
@@ -63,8 +63,8 @@ static inline void pl_window_consume(struct pl_window *window, size_t bytes)
 }
 
 /**
- * Holds the buffer that `data` is in: its bytes stay where they are until pl_window_let_go(). Sets `*held` to it,
- * unless that is a buffer which is held already. Returns whether `data` is in `*held`.
+ * Holds the buffer that has `data`: its bytes stay where they are until pl_window_let_go(). Sets `*held` to this
+ * buffer, unless `*held` is held already. Returns whether `data` is in `*held`.
  */
 bool pl_window_hold(const struct pl_window *window, const unsigned char *data, struct pl_window_buffer **held);
 

@@ -95,7 +95,7 @@ enum pl_status pl_batch_memory_new(struct pl_dataset *dataset, struct pl_batch_m
     return PL_OK;
 }
 
-/* Puts the elements of field `f` of all pieces behind one another, and turns the pieces' ends of rows into offsets. */
+/* Joins the elements of field `f` from all pieces, and turns the pieces' ends of rows into offsets. */
 static enum pl_status join(struct pl_batch_memory *memory, size_t f, struct pl_error *reterr)
 {
     size_t item_bytes = pl_decoder_row_bytes(memory->dataset->decoder, f), row = 0;

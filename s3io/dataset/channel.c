@@ -70,7 +70,7 @@ static enum pl_status read_info(struct pl_json_value channel, const char *name, 
     return PL_OK;
 }
 
-/* Whether `name` is one of the names in `list`, which commas part. */
+/* Whether `name` is one of the names in `list`, which commas separate. */
 static bool is_in(const char *list, const char *name)
 {
     const size_t length = strlen(name);

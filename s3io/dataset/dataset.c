@@ -16,7 +16,7 @@
 
 #define DEFAULT_TIMEOUT_NS (300 * PL_NS_PER_S)
 
-/* How long a cancelled program can go on waiting: a signal handler cannot wake it. */
+/* How long a wait of the program can go on after a cancel: a signal handler cannot wake it. */
 #define LOOK_NS (50 * PL_NS_PER_MS)
 
 enum { DEFAULT_PREFETCH = 4, DEFAULT_MOST_BATCHES = 64, DEFAULT_MOST_THREADS = 4, MOST_THREADS = 64 };
@@ -109,7 +109,7 @@ static unsigned default_threads(const struct pl_dataset_options *options)
     long count = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : online;
 
     if (count == online && options->local.size > 1) {
-        count /= (long)options->local.size; /* the host's ranks are not bound, and share them */
+        count /= (long)options->local.size; /* the host's ranks are not bound to CPUs, and share all of them */
     }
     return count < 1 ? 1 : count > DEFAULT_MOST_THREADS ? DEFAULT_MOST_THREADS : (unsigned)count;
 }
@@ -166,7 +166,7 @@ static enum pl_status set_up(struct pl_dataset *dataset, struct pl_error *reterr
                                     : PL_OK;
 }
 
-/* Makes a dataset of its stream and decoder, which it owns on success. */
+/* Makes a dataset from a stream and a decoder. On success it owns both. */
 static enum pl_status make(struct pl_stream *stream, struct pl_decoder *decoder,
                            const struct pl_dataset_options *options, struct pl_dataset **ret_dataset,
                            struct pl_error *reterr)
@@ -183,7 +183,7 @@ static enum pl_status make(struct pl_stream *stream, struct pl_decoder *decoder,
     dataset->decoder = decoder;
     status = set_up(dataset, reterr);
     if (status != PL_OK) {
-        dataset->decoder = NULL; /* it stays the caller's */
+        dataset->decoder = NULL; /* the decoder is still the caller's */
         pl_dataset_close(dataset);
         return status;
     }
@@ -294,7 +294,7 @@ enum pl_status pl_dataset_start(struct pl_dataset *dataset, uint64_t epoch, stru
         dataset->synced.index = 0;
         dataset->synced.begins = dataset->synced.producing = true;
         pthread_cond_signal(&dataset->work);
-    } /* else it has begun by itself: pl_dataset_next() drops what is left of those before it */
+    } /* otherwise it has begun by itself: pl_dataset_next() drops batches of earlier epochs */
     pthread_mutex_unlock(&dataset->mutex);
     if (status == PL_OK) {
         dataset->at_end = dataset->over = false;
@@ -327,7 +327,7 @@ enum pl_status pl_dataset_restore(struct pl_dataset *dataset, const char *text, 
     }
     pthread_mutex_unlock(&dataset->mutex);
     if (has_failed) {
-        return pl_dataset_start(dataset, 0, reterr); /* says why */
+        return pl_dataset_start(dataset, 0, reterr); /* returns the error */
     }
     dataset->start_ns = 0;
     PL_TRY(pl_trail_restore(&dataset->trail, dataset, text, &dataset->from, reterr));
@@ -366,7 +366,7 @@ static enum pl_status wait_for_batch(struct pl_dataset *dataset, int64_t deadlin
         if (__atomic_load_n(&dataset->cancelled, __ATOMIC_ACQUIRE)) {
             return pl_error_set(reterr, PL_CANCELLED, "the dataset was cancelled");
         }
-        if (is_behind && !dataset->synced.decoding) { /* what is still read has later rows */
+        if (is_behind && !dataset->synced.decoding) { /* a chunk that is still read has later rows */
             *(reterr ? reterr : &(struct pl_error){.status = PL_OK}) = dataset->synced.error;
             return dataset->synced.error.status;
         }
@@ -374,7 +374,7 @@ static enum pl_status wait_for_batch(struct pl_dataset *dataset, int64_t deadlin
             if (first->epoch == dataset->progress.epoch) {
                 return PL_OK;
             }
-            pl_loader_recycle(pl_loader_take_first(dataset)); /* of an epoch that the program has left */
+            pl_loader_recycle(pl_loader_take_first(dataset)); /* batch of an epoch that the program has left */
             continue;
         }
         if (!first && !dataset->synced.reading && dataset->synced.kept >= dataset->options.max_batches) {

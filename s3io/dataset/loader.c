@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPARE_BYTES = 64 << 10 }; /* memory for a record that is kept although the record is much shorter */
+enum { SPARE_BYTES = 64 << 10 }; /* memory up to this size is kept for a much shorter record */
 
 static void swap_held(struct pl_held *a, struct pl_held *b)
 {
@@ -24,7 +24,7 @@ static void swap_held(struct pl_held *a, struct pl_held *b)
     *b = one;
 }
 
-/* Copies the record, which lies in the stream's memory, to its own. */
+/* Copies the record from the stream's memory to the memory of `held`. */
 static enum pl_status copy_record(struct pl_held *held, struct pl_error *reterr)
 {
     struct pl_record *record = &held->record;
@@ -55,7 +55,7 @@ static enum pl_status read_record(struct pl_dataset *dataset, struct pl_held *he
     return copy_record(held, reterr);
 }
 
-/* Reads the next record of the chunk, and leaves it in the window that the chunk holds, if it is there. */
+/* Reads the next record of the chunk. If the record is in the window that the chunk holds, it stays there. */
 static enum pl_status read_in_place(struct pl_worker *worker, struct pl_held *held, struct pl_error *reterr)
 {
     PL_TRY(next_record(worker->dataset, held, reterr));
@@ -113,7 +113,7 @@ static int compare_wanted(const void *left, const void *right)
     return a->place.index < b->place.index ? -1 : a->place.index > b->place.index;
 }
 
-/* Passes over records. It may take long, but no single record may. */
+/* Passes over the records before `index`. All together may take long; each must come within the timeout. */
 static enum pl_status pass(struct pl_dataset *dataset, uint64_t index, struct pl_error *reterr)
 {
     for (;;) {
@@ -193,7 +193,7 @@ static enum pl_status start_epoch(struct pl_dataset *dataset, uint64_t epoch, st
     return pl_stream_start(dataset->stream, epoch, pl_deadline_after_ns(dataset->options.timeout_ns), reterr);
 }
 
-/* Reads a chunk of at most `most` records. Returns why it is not longer: PL_OK if it need not be. */
+/* Reads a chunk of at most `most` records. Returns PL_OK, or the status that cut the chunk short. */
 static enum pl_status read_chunk(struct pl_worker *worker, size_t most, size_t *ret_count, struct pl_error *reterr)
 {
     struct pl_dataset *dataset = worker->dataset;
@@ -227,12 +227,12 @@ static void fail(struct pl_dataset *dataset, uint64_t sequence, size_t row, cons
         dataset->synced.failed_sequence = sequence;
         dataset->synced.failed_row = row;
         dataset->synced.error = *error;
-        dataset->synced.error.retryable = false; /* the dataset is over, also after a deadline */
+        dataset->synced.error.retryable = false; /* the dataset has ended, also after a deadline */
     }
 }
 
-/* Decodes `count` records of the chunk into the rows from `first` on, with elements of varying fields behind those that
- * `piece` has. Stops at an error, at `*ret_row`. */
+/* Decodes `count` records of the chunk into the rows from `first` on, and appends elements of varying fields to
+ * `piece`. Stops at an error, at `*ret_row`. */
 static enum pl_status decode_chunk(struct pl_worker *worker, struct pl_batch_memory *memory, struct pl_piece *piece,
                                    size_t first, size_t count, size_t *ret_row, struct pl_error *reterr)
 {
@@ -264,7 +264,7 @@ static enum pl_status decode_chunk(struct pl_worker *worker, struct pl_batch_mem
             return status;
         }
         for (size_t f = 0; varying && f < dataset->fields; f++) {
-            if (memory->fields[f].offsets) { /* until the batch is whole, the bytes of this piece up to the row */
+            if (memory->fields[f].offsets) { /* until the batch is whole: where the row ends in this piece */
                 ((int64_t *)(uintptr_t)memory->fields[f].offsets)[first + i + 1] = (int64_t)varying[f].bytes;
             }
         }
@@ -275,7 +275,7 @@ static enum pl_status decode_chunk(struct pl_worker *worker, struct pl_batch_mem
     return PL_OK;
 }
 
-/* Makes a batch ready whose rows are all there. Called under the lock, which it releases in between. */
+/* Makes a batch ready when all its rows are there. Called under the lock, which it releases in between. */
 static void finish(struct pl_batch_memory *memory)
 {
     struct pl_dataset *dataset = memory->dataset;
@@ -316,7 +316,7 @@ static struct pl_batch_memory *take_spare(struct pl_dataset *dataset)
     return memory;
 }
 
-/* Appends a new batch to those that are made, under the lock. */
+/* Appends a new batch to the list of made batches, under the lock. */
 static void append(struct pl_batch_memory *memory)
 {
     struct pl_dataset *dataset = memory->dataset;
@@ -334,8 +334,8 @@ static void append(struct pl_batch_memory *memory)
     dataset->synced.filling = memory;
 }
 
-/* Returns where a chunk's elements of varying fields go, under the lock; NULL if no field is varying. If those of all
- * chunks before it are there, behind them, so that nothing needs to be joined; else in a piece of their own. */
+/* Returns, under the lock, the piece for a chunk's elements of varying fields; NULL if no field is varying. If the
+ * elements of all earlier chunks are there, it is their piece, so nothing need be joined; otherwise a new one. */
 static struct pl_piece *piece_for_chunk(struct pl_batch_memory *memory)
 {
     if (!memory->pieces) {
@@ -347,7 +347,7 @@ static struct pl_piece *piece_for_chunk(struct pl_batch_memory *memory)
     return &memory->pieces[memory->piece_count - 1];
 }
 
-/* Ends the epoch that was read, under the lock, and begins the next one if it follows. */
+/* Ends the epoch that was read, under the lock, and begins the next one if there is one (options.epochs). */
 static void end_epoch(struct pl_dataset *dataset)
 {
     dataset->synced.filling->ends_epoch = true;

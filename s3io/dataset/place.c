@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places in a stream: what of them is kept while a dataset's threads read ahead, and their texts. */
+/* Places in a stream: the trail of the program while a dataset's threads read ahead, and the text of a place. */
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/json/json.h"
@@ -16,7 +16,7 @@
 
 enum { VERSION = 1, CHECK_BYTES = 20 /* ,"check":"xxxxxxxx"} */ };
 
-/* The trail: the shuffle buffer as the program has it. */
+/* The trail: the shuffle buffer at the batch that the program has. */
 
 enum pl_status pl_trail_init(struct pl_trail *trail, size_t shuffle_samples, size_t most_steps, struct pl_error *reterr)
 {
@@ -83,13 +83,13 @@ void pl_trail_take(struct pl_trail *trail, struct pl_step *step)
     *step = *oldest;
     *oldest = taken;
     step->count = 0;
-    if (step->capacity > 4 * taken.count) { /* the epoch's first fill */
+    if (step->capacity > 4 * taken.count) { /* the step had the epoch's first fill */
         free(step->changes);
         *step = (struct pl_step){.changes = NULL};
     }
 }
 
-/* What a place must have in common with the stream that it is restored in, by name, as text. */
+/* Names of the properties that must be equal in a place and in the stream where it is restored. */
 enum { TRAITS = 8 };
 static const char *const trait_names[TRAITS] = {"source", "format",  "compression", "order",
                                                 "split",  "shuffle", "seed",        "batch"};
@@ -107,7 +107,7 @@ static void traits_done(struct traits *traits)
 
 #define AUTO_TRAITS __attribute__((cleanup(traits_done)))
 
-/* Makes a name fit for JSON, which is UTF-8. */
+/* Makes a name fit for JSON, whose texts are UTF-8. */
 static void mask(struct pl_text *text)
 {
     if (text->data) {
@@ -115,7 +115,7 @@ static void mask(struct pl_text *text)
     }
 }
 
-/* `dataset` is NULL for a stream alone. */
+/* Sets the traits of a stream and of its dataset, which may be NULL. */
 static void describe(const struct pl_stream *stream, const struct pl_dataset *dataset, struct traits *traits)
 {
     static const char *const formats[] = {"tfrecord", "recordio", "lines", "csv", "idx", "whole", "tar"};
@@ -182,7 +182,7 @@ static uint64_t digest_of(struct pl_stream *stream)
     return stream->digest;
 }
 
-/* Where a stream must begin for a place: at the oldest record of the shuffle buffer. */
+/* Returns where reading must begin to restore a place: at the oldest record of the shuffle buffer. */
 static struct pl_stream_place oldest_of(const struct pl_trail *trail)
 {
     struct pl_stream_place oldest = trail->position.next;
@@ -260,7 +260,7 @@ static void numbers_of(struct pl_position *position, uint64_t *numbers[NUMBERS])
     memcpy(numbers, all, sizeof(all));
 }
 
-/* Writes what identifies the stream's objects: all of them, and the one where reading is going to begin. */
+/* Writes what identifies the stream's objects: a digest of all, and the object where reading is going to begin. */
 static enum pl_status write_objects(struct pl_json_writer *writer, struct pl_stream *stream,
                                     const struct pl_trail *trail, struct pl_error *reterr)
 {
@@ -326,7 +326,7 @@ static enum pl_status check_objects(struct pl_json_value objects, struct pl_stre
         stream->list.count, pl_text_string(&digest), count, found);
 }
 
-/* Returns the rank whose places these are. */
+/* Returns the rank that the stream's places belong to. */
 static struct pl_shard owner_of(const struct pl_stream *stream)
 {
     const struct pl_stream_options *options = &stream->options;
@@ -334,8 +334,8 @@ static struct pl_shard owner_of(const struct pl_stream *stream)
     return stream->channel.is_dealt && options->dealt_to.size ? options->dealt_to : options->deal;
 }
 
-/* Fits a place that was saved by another rank, or with another number of ranks. The deal begins again behind the
- * records that all ranks together have taken. Of FIFOs that are dealt each rank counts its own records. */
+/* Fits a place that was saved by another rank, or with another number of ranks. The deal begins again after the records
+ * that all ranks together have taken. In dealt FIFOs each rank counts its own records. */
 static enum pl_status fit_ranks(const struct pl_stream *stream, const struct pl_dataset *dataset,
                                 struct pl_json_value root, struct pl_position *position, struct pl_error *reterr)
 {
@@ -374,7 +374,7 @@ static enum pl_status fit_ranks(const struct pl_stream *stream, const struct pl_
     if (is_dealt) {
         return PL_OK;
     }
-    if (position->index > position->origin) { /* the round of the last record goes on to the other ranks */
+    if (position->index > position->origin) { /* also count the other ranks' records of the last round */
         position->index += size - 1 - (rank + size - position->origin % size) % size;
     }
     position->origin = position->index;
@@ -437,7 +437,7 @@ static enum pl_status save(struct pl_stream *stream, const struct pl_dataset *da
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     PL_TRY(write_text(stream, dataset, trail, &text, reterr));
-    text.data[--text.length] = '\0'; /* the brace */
+    text.data[--text.length] = '\0'; /* removes the closing brace */
     pl_text_append(&text, ",\"buffer\":\"");
     for (size_t i = 0; i < trail->count; i++) {
         append_place(&text, &trail->buffer[i]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files, directories and S3 prefixes as one store: the objects of one of them after those of the other. */
+/* Files, directories and S3 prefixes as one store: the objects of each follow those of the one before it. */
 #include "base/memory.h"
 #include "base/text.h"
 #include "s3io/dataset/dataset_private.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* One of the places. */
+/* A file, a directory or an S3 prefix. */
 struct part {
     char *path;
     struct pl_store *store; /* NULL for a file */
@@ -28,7 +28,7 @@ struct many {
 /* The objects of one part that are read, in their order. */
 struct picked {
     struct pl_object_list list; /* borrows its keys */
-    void *fetch;                /* NULL if each is opened by itself */
+    void *fetch;                /* NULL if each object is opened alone */
     uint64_t next;
 };
 
@@ -73,7 +73,7 @@ static enum pl_status many_list(struct pl_store *store, int64_t deadline_ns, str
     return PL_OK;
 }
 
-/* Returns the part that an object of the list is of, and the object as the part lists it. */
+/* Returns the part that has an object of the list; `*ret_object` is the object as the part lists it. */
 static struct part *part_of(struct many *many, const struct pl_object *object, struct pl_object *ret_object)
 {
     struct part *part = &many->parts[strtoul(object->key, NULL, 10)];

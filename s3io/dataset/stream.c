@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW_BYTES = 256 << 10 }; /* on an object: it stays in a core's cache */
+enum { WINDOW_BYTES = 256 << 10 }; /* size of an object's window, which stays in a core's cache */
 
 /* Sets the source that pl_stream_cancel() cancels. If the stream was cancelled before, cancels it at once. */
 static void set_reading(struct pl_stream *stream, struct pl_source *source)
@@ -140,7 +140,7 @@ static enum pl_status next_file(struct pl_stream *stream, struct pl_error *reter
     return PL_OK;
 }
 
-/* Sets `name` to that of an object, by its number in the order of the epoch. */
+/* Sets `name` to the name of the object with the number `object` in the order of the epoch. */
 static enum pl_status name_object(const struct pl_stream *stream, uint64_t epoch, uint64_t object, struct pl_text *name,
                                   struct pl_error *reterr)
 {
@@ -284,7 +284,7 @@ enum pl_status pl_stream_list(struct pl_stream *stream, int64_t deadline_ns, str
                : pl_error_set(reterr, PL_NOT_FOUND, "there are no objects in '%s'", stream->store->name);
 }
 
-/* Begins with the object of `from`, there or, if its bytes before that are needed, at its beginning. */
+/* Begins with the object of `from`: at that place or, if the bytes before it are needed, at the object's beginning. */
 static enum pl_status start_files(struct pl_stream *stream, const struct pl_stream_place *from, int64_t deadline_ns,
                                   struct pl_error *reterr)
 {
@@ -298,7 +298,7 @@ static enum pl_status start_files(struct pl_stream *stream, const struct pl_stre
     stream->base = from->index - from->number;
     if (!is_whole && (from->number || from->offset_bytes) && from->object < pl_object_order_count(&order)) {
         if (from->offset_bytes >= pl_object_order_at(&order, from->object)->size_bytes) {
-            stream->object++; /* all of it was read */
+            stream->object++; /* the whole object was read */
             stream->base = from->index;
         } else {
             order.first_byte = from->offset_bytes;
@@ -375,7 +375,7 @@ static enum pl_status make(const struct pl_channel *channel, const struct pl_str
     pthread_mutex_init(&stream->mutex, NULL);
     stream->options = *options;
     if (channel->is_dealt && options->compression != PL_COMPRESSION_NONE) {
-        stream->options.compression = PL_COMPRESSION_AUTO; /* what was compressed came here as plain records */
+        stream->options.compression = PL_COMPRESSION_AUTO; /* a rank's FIFO has decompressed records */
     }
     stream->channel = *channel;
     stream->name = pl_memory_string(channel->name, reterr);

@@ -38,8 +38,8 @@ struct pl_http_task {
 struct pl_http_request;
 
 /**
- * Callbacks of a request. Only `done` may call pl_http_cancel() or free the request: from then on it belongs to its
- * owner.
+ * Callbacks of a request. Only `done` may call pl_http_cancel() or free the request: from this call on the request
+ * belongs to its owner again.
  */
 struct pl_http_handler {
     /* The head of the final response is complete. An error that it returns ends the transfer. May be NULL. */
@@ -51,7 +51,7 @@ struct pl_http_handler {
     void (*done)(struct pl_http_request *request, enum pl_status status);
 };
 
-/** Zero-initialise, then set the first part. The owner must keep its memory unchanged until `done`. */
+/** Zero-initialise, then set the members before the results. The owner must keep its memory unchanged until `done`. */
 struct pl_http_request {
     const struct pl_http_handler *handler;
     const char *method;
@@ -62,10 +62,10 @@ struct pl_http_request {
     size_t body_bytes;
     bool direct;               /* use no proxy: for link-local services */
     bool plain_allowed;        /* permit http:// in addition to https:// */
-    bool long_timeout;         /* the server may be silent for twenty times as long, and slow */
+    bool long_timeout;         /* the server may be slow, and silent for twenty times the stall time */
     int64_t start_ns;          /* do not start before this time; 0 means at once */
-    int64_t deadline_ns;       /* the request ends at this time */
-    struct pl_text *head_text; /* NULL, or the place for the lines of the final response's head */
+    int64_t deadline_ns;       /* the request ends at this time at the latest */
+    struct pl_text *head_text; /* gets the lines of the final response's head; may be NULL */
 
     /* The results. */
     struct pl_http_head head;
@@ -95,7 +95,7 @@ void pl_http_post(struct pl_http *http, struct pl_http_task *task);
 /** As pl_http_post(), and waits until the task has run. Not on the engine's thread. */
 void pl_http_run(struct pl_http *http, struct pl_http_task *task);
 
-/** A task whose end its thread waits for. Embed it in a struct and set `task.run`. */
+/** A task with a thread that waits for its end. Embed it in a struct and set `task.run`. */
 struct pl_http_call {
     struct pl_http_task task;
     pthread_mutex_t lock;
@@ -106,8 +106,8 @@ struct pl_http_call {
 };
 
 /**
- * Posts the call's task, and waits until it, or what it has begun, calls pl_http_end(). Not on the engine's thread.
- * Meanwhile `meanwhile`, which may be NULL, is called at once and then ten times a second on the waiting thread.
+ * Posts the call's task, and waits until the task, or work that it has begun, calls pl_http_end(). Not on the engine's
+ * thread. `meanwhile` (may be NULL) is called on the waiting thread at once and then ten times a second.
  */
 void pl_http_call(struct pl_http *http, struct pl_http_call *call, void (*meanwhile)(struct pl_http_call *call));
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that wait for a task on the engine's thread, or for what it has begun. */
+/* Lets a thread wait for a task on the engine's thread, or for work that the task has begun. */
 #include "s3io/http/http.h"
 
 #include "base/clock.h"
@@ -21,7 +21,7 @@ void pl_http_call(struct pl_http *http, struct pl_http_call *call, void (*meanwh
         }
         pthread_mutex_lock(&call->lock);
         if (!call->synced.ended) {
-            /* never, without `meanwhile`: the engine runs every task, and ends every request at its deadline */
+            /* without `meanwhile` no deadline: the engine runs every task, and ends every request at its deadline */
             pl_deadline_wait(meanwhile ? pl_deadline_after_ns(MEANWHILE_NS) : PL_DEADLINE_NEVER, &call->ended_cond,
                              &call->lock);
         }

@@ -483,7 +483,7 @@ static void release(struct pl_http *http)
     free(http);
 }
 
-/* Where this system has its certificates; NULL if it is where libcurl looks, as on Debian. */
+/* Returns where this system has its certificates; NULL if libcurl looks there by itself, as on Debian. */
 static const char *find_bundle(void)
 {
     static const char debian[] = "/etc/ssl/certs/ca-certificates.crt", red_hat[] = "/etc/pki/tls/certs/ca-bundle.crt";

@@ -35,7 +35,7 @@ struct pl_feeder {
     char *path;
     struct pl_feeder_options options;
     struct pl_object_list list;
-    struct pl_pipe_writer writer; /* of the FIFO that is being written */
+    struct pl_pipe_writer writer; /* writer of the present FIFO */
     uint64_t made_until;          /* FIFOs of epochs below this one were made */
     uint64_t made_from;           /* FIFOs of epochs below this one were removed */
 };
@@ -336,7 +336,7 @@ enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl
     /* Remove the name before the reader can see the end: a reader must never find the FIFO of an epoch that has
      * ended. */
     remove_fifo(feeder, epoch);
-    if (status == PL_OK || status == PL_CANCELLED) { /* else the reader would take the end for that of the data */
+    if (status == PL_OK || status == PL_CANCELLED) { /* otherwise the reader would take this for the end of the data */
         pl_pipe_writer_close(&feeder->writer);
     }
     ret_counts->bytes = feeder->writer.bytes;

@@ -30,7 +30,7 @@ struct pl_feeder_options {
     /* write the objects in an order that depends on `seed` and the epoch, see pl_stream_options */
     bool shuffle;
     uint64_t seed;
-    struct pl_shard shard; /* if size is 0, all objects; else object i if i mod size is rank, counted in key order */
+    struct pl_shard shard; /* objects to write: all if size is 0, or object i in key order if i mod size is rank */
     bool late;             /* make the FIFO of an epoch after the end of the previous one, not in advance */
     /* write copies instead of lending pages to the pipe; needed for readers that splice or tee */
     bool copy;
@@ -66,7 +66,7 @@ enum pl_status pl_feeder_open_epochs(const struct pl_feeder_epochs *epochs, cons
 /**
  * Feeds one epoch: makes its FIFO (and, unless `late`, the FIFO of the next epoch), waits for a reader, writes
  * everything, and removes the FIFO. After an error in the middle of the epoch, other than PL_CANCELLED, the FIFO stays
- * open for writing, so that its reader does not take the end of the FIFO for the end of the data: tell of the error,
+ * open for writing, so that its reader does not take the end of the FIFO for the end of the data: report the error,
  * then call pl_feeder_hold().
  *
  * Errors  PL_TIMEOUT: no reader came, or it stopped reading. PL_CANCELLED. The errors of reading the store.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A FIFO's writing side, which never blocks: bytes are gathered in chunks, and the pipe is given as many as it takes.
+ * The writing side of a FIFO, which never blocks: it gathers bytes in chunks, and gives the pipe as many as it takes.
  *
  * Threads  one at a time. The process must ignore SIGPIPE.
  * Test     tests/unit/s3io/pipe/test_feeder.c, test_split.c
@@ -22,12 +22,12 @@ enum { PL_PIPE_CHUNK_BYTES = 256 << 10, PL_PIPE_CHUNKS = 16 };
 struct pl_pipe_writer {
     int fd;      /* -1: not open */
     bool copy;   /* write copies instead of lending pages to the pipe; needed for readers that splice or tee */
-    bool closed; /* the reader has left: the rest is dropped */
+    bool closed; /* the reader has left; further bytes are dropped */
     unsigned char *chunks;
-    uint64_t lent_until[PL_PIPE_CHUNKS]; /* `bytes` at the end of the chunk's write; 0 if it was not lent */
+    uint64_t lent_until[PL_PIPE_CHUNKS]; /* value of `bytes` after the chunk was lent; 0: not lent */
     unsigned chunk;                      /* the chunk that is being filled */
-    size_t filled, sent;                 /* bytes in that chunk, and how many of them the pipe has taken */
-    uint64_t bytes;                      /* that the pipe has taken since the FIFO was opened */
+    size_t filled, sent;                 /* number of bytes in that chunk, and how many of them the pipe has taken */
+    uint64_t bytes;                      /* number of bytes that the pipe has taken since the FIFO was opened */
 };
 
 enum pl_status pl_pipe_writer_init(struct pl_pipe_writer *writer, bool copy, struct pl_error *reterr) PL_MUST_CHECK;
@@ -40,7 +40,7 @@ enum pl_status pl_pipe_writer_init(struct pl_pipe_writer *writer, bool copy, str
 enum pl_status pl_pipe_writer_open(struct pl_pipe_writer *writer, const char *path,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns where the next bytes go, at most `*ret_bytes`, at least 1. The caller adds their number to `filled`. */
+/** Returns where the next bytes go; there is room for `*ret_bytes`, at least 1. The caller adds them to `filled`. */
 static inline unsigned char *pl_pipe_writer_room(const struct pl_pipe_writer *writer, size_t *ret_bytes)
 {
     *ret_bytes = PL_PIPE_CHUNK_BYTES - writer->filled;
@@ -48,7 +48,7 @@ static inline unsigned char *pl_pipe_writer_room(const struct pl_pipe_writer *wr
 }
 
 /**
- * Gives the pipe what is in the chunk. It must be called when the chunk is full, and may be called before. PL_TIMEOUT
+ * Gives the pipe the bytes of the chunk. It must be called when the chunk is full, and may be called before. PL_TIMEOUT
  * without a text: the pipe is full, call again when the FIFO is writable. After the reader has left it returns PL_OK.
  */
 enum pl_status pl_pipe_writer_push(struct pl_pipe_writer *writer, struct pl_error *reterr) PL_MUST_CHECK;

@@ -22,14 +22,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* There is no event when a rank comes, or when it opens its FIFO: looked for this often. */
+/* How often to look for a new rank and for a rank that opens its FIFO, because there is no event for them. */
 #define RANKS_NS (20 * PL_NS_PER_MS)
 #define OPEN_NS (10 * PL_NS_PER_MS)
-/* How long one wait for data or for a pipe lasts before ranks and signals are looked at. */
+/* How long a wait for data or for a pipe lasts before ranks and signals are checked. */
 #define LOOK_NS (200 * PL_NS_PER_MS)
-/* When there is no new data, and a rank's pipe is full: how long the wait for either may last. */
+/* The longest wait for one of the two when there is no new data and a rank's pipe is full. */
 #define BOTH_NS (5 * PL_NS_PER_MS)
-/* A wait for a rank that lasts as long is logged. */
+/* A wait for a rank that reaches this length is logged. */
 #define SLOW_NS (60 * PL_NS_PER_S)
 #define HOLD_NS (10 * PL_NS_PER_S)
 
@@ -37,22 +37,22 @@ enum { NOBODY = -1, MOST_RANKS = 4096, PEEKED_BYTES = 1024, TAR_END_BYTES = 1024
 
 struct rank {
     struct pl_pipe_writer writer;
-    uint32_t number; /* among those to which records are dealt */
+    uint32_t number; /* number among the ranks to which records are dealt */
     bool has_ended;
 };
 
 struct pl_split {
     const struct pl_split_options *options;
     struct rank *ranks;
-    uint32_t count, size; /* ranks here, and all to which records are dealt */
-    int32_t *local_of;    /* [size]: the local rank, or NOBODY */
-    struct pollfd *polls; /* [count + 1] */
-    uint64_t epoch;       /* of the ranks */
-    uint64_t opened;      /* FIFOs of the platform */
+    uint32_t count, size; /* number of ranks here, and of all ranks to which records are dealt */
+    int32_t *local_of;    /* [size]: local rank of each rank, or NOBODY */
+    struct pollfd *polls; /* [count + 1]: the ranks' FIFOs and the stop descriptor */
+    uint64_t epoch;       /* epoch of the ranks */
+    uint64_t opened;      /* number of the platform's FIFOs opened so far */
     struct pl_record_reader *reader;
-    int64_t wait_ns; /* when the wait that goes on began; 0: none */
+    int64_t wait_ns; /* when the present wait began; 0: no wait */
     bool reported, logged;
-    char told[PL_ERROR_CAUSE_BYTES]; /* in the report */
+    char told[PL_ERROR_CAUSE_BYTES]; /* text of the report */
 };
 
 enum step { PEEK, NEXT, SKIP };
@@ -76,7 +76,7 @@ static bool wants_stop(const struct pl_split *split, int64_t wait_ns)
     return poll(&poll_fd, 1, (int)(wait_ns / PL_NS_PER_MS)) > 0;
 }
 
-/* Tells the ranks. Without the report they would wait longer or know less; nothing else depends on it. */
+/* Writes the report for the ranks. Without it they would wait longer or know less; nothing else depends on it. */
 static void report(const struct pl_split *split, const struct pl_error *error)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, text = PL_TEXT_NONE;
@@ -89,7 +89,7 @@ static void report(const struct pl_split *split, const struct pl_error *error)
     }
 }
 
-/* Notes that a wait goes on. `is_ranks`: what it waits for is a rank, which the log may tell. */
+/* Notes that a wait goes on. `is_ranks`: it is a wait for a rank, so the log may tell it. */
 static void note_wait(struct pl_split *split, bool is_ranks, const struct pl_error *error)
 {
     const int64_t now_ns = pl_clock_now_ns();
@@ -150,7 +150,7 @@ static enum pl_status make_ranks(struct pl_split *split, unsigned size, unsigned
         split->local_of[i] = NOBODY;
     }
     for (; split->count < local_size; split->count++) {
-        /* copies: a program may splice from its FIFO */
+        /* as copies, because a program may splice from its FIFO */
         PL_TRY(pl_pipe_writer_init(&split->ranks[split->count].writer, true, reterr));
     }
     return PL_OK;
@@ -256,7 +256,7 @@ static enum pl_status await_readers(struct pl_split *split, struct pl_error *ret
 
 /* --- writing --- */
 
-/* Gives each pipe what it takes. `*ret_left`: how many ranks have bytes that their pipes do not take now. */
+/* Gives each pipe what it takes. `*ret_left`: number of ranks with bytes that their pipes do not take now. */
 static enum pl_status push_all(struct pl_split *split, uint32_t *ret_left, struct pl_error *reterr)
 {
     *ret_left = 0;
@@ -304,8 +304,8 @@ static void note_unread(struct pl_split *split, uint32_t local_rank)
     note_wait(split, true, &wait);
 }
 
-/* Waits until the rank's pipe has taken its chunk. The others get what they have meanwhile: it may be what the rank
- * itself waits for, in a step of all ranks. */
+/* Waits until the rank's pipe has taken its chunk. The other ranks get their bytes meanwhile, because this rank may
+ * wait for them in a step of all ranks. */
 static enum pl_status make_room(struct pl_split *split, uint32_t local_rank, struct pl_error *reterr)
 {
     struct pl_pipe_writer *writer = &split->ranks[local_rank].writer;
@@ -362,10 +362,10 @@ static enum pl_status read_now(struct pl_split *split, enum step step, int64_t d
     return PL_INVALID;
 }
 
-/* Finds the next record. While no data comes, the ranks get what there is. PL_END, too, when all ranks have closed. */
+/* Finds the next record. While no data comes, ranks get the bytes that are there. Also PL_END if all have closed. */
 static enum pl_status read_on(struct pl_split *split, enum step step, struct pl_error *reterr)
 {
-    int64_t deadline_ns = 0; /* first what is there */
+    int64_t deadline_ns = 0; /* first only take data that is there */
     enum pl_status status;
 
     while ((status = read_now(split, step, deadline_ns, reterr)) == PL_TIMEOUT) {
@@ -388,7 +388,7 @@ static enum pl_status read_on(struct pl_split *split, enum step step, struct pl_
     return status;
 }
 
-/* The format of what begins in the window. */
+/* Finds the format of the data that begins in the window. */
 static enum pl_status find_format(struct pl_split *split, struct pl_error *reterr)
 {
     static const unsigned char recordio[] = {0x0a, 0x23, 0xd7, 0xce};
@@ -427,7 +427,7 @@ static enum pl_status open_source(struct pl_split *split, struct pl_error *reter
     PL_TRY(pl_source_open_fifo(path.data, &source, reterr));
     PL_TRY(pl_source_open_inflate(source, PL_COMPRESSION_AUTO, &source, reterr));
     PL_TRY(pl_record_reader_open(source, &options, &split->reader, reterr));
-    source = NULL; /* the reader's */
+    source = NULL; /* it belongs to the reader now */
     return PL_OK;
 }
 
@@ -459,7 +459,7 @@ static enum pl_status deal(struct pl_split *split, struct pl_error *reterr)
     return PL_END;
 }
 
-/* Gives the ranks the rest, and the end of the epoch. */
+/* Gives the ranks their last bytes and the end of the epoch. */
 static enum pl_status finish(struct pl_split *split, struct pl_error *reterr)
 {
     static const unsigned char zeros[TAR_END_BYTES];
@@ -487,7 +487,7 @@ static enum pl_status finish(struct pl_split *split, struct pl_error *reterr)
             end_wait(split);
             return PL_OK;
         }
-        note_unread(split, slow); /* the others may wait for the next epoch */
+        note_unread(split, slow); /* other ranks may wait for the next epoch already */
         PL_TRY(wait_for_pipes(split, LOOK_NS, reterr));
     }
 }
@@ -520,7 +520,7 @@ enum pl_status pl_split_run(struct pl_split *split, struct pl_error *reterr)
     return status;
 }
 
-/* Whether a rank reads on what is in its pipe. */
+/* Whether a rank has not read all bytes of its pipe. */
 static bool has_unread(const struct pl_pipe_writer *writer)
 {
     int unread = 0;
@@ -542,7 +542,7 @@ bool pl_split_hold(struct pl_split *split, const struct pl_error *error)
         if (push_all(split, &left, NULL) != PL_OK) {
             return false;
         }
-        if (left == 0 && !told) { /* the records from before it are in the pipes */
+        if (left == 0 && !told) { /* all records from before the error are in the pipes */
             report(split, error);
             told = true;
         }

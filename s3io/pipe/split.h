@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Divides a Pipe Mode channel among the ranks of a host: cuts the FIFOs PATH_0, PATH_1, ... into records and deals
- * these into FIFOs of the ranks, so that any program reads its own as if it were the platform's. `paceline split` runs
- * it, one process a channel.
+ * these into FIFOs of the ranks. Any program reads its rank's FIFO as if it were the platform's. `paceline split` runs
+ * it, one process per channel.
  *
  *   PATH_0 ──► split ──► DIRECTORY/0/NAME_0 ──► local rank 0
  *                  └───► DIRECTORY/1/NAME_0 ──► local rank 1
@@ -24,12 +24,12 @@
 #include "s3io/channel.h"
 
 struct pl_split_options {
-    const struct pl_channel *channel; /* its path is the platform's */
+    const struct pl_channel *channel; /* the channel; its path is that of the platform's FIFOs */
     const char *directory;
-    /* A file with the number of the platform's FIFOs that have been opened, which is that of the FIFO for the ranks'
-     * epoch 0: a program that starts again goes on with the platform's next one. NULL: none. */
+    /* Path of a file with the number of the platform's FIFOs opened so far. The ranks' epoch 0 reads the FIFO of this
+     * number, so that a program that starts again goes on with the next one. NULL: no file. */
     const char *opened_path;
-    bool is_csv;     /* text is CSV: a line end inside quotes belongs to the record */
+    bool is_csv;     /* text data is CSV: a line end inside quotes belongs to the record */
     int cancel_fd;   /* stop when this descriptor is readable; it must be set */
     int64_t hold_ns; /* see pl_split_hold(); 0: ten seconds */
 };
@@ -41,19 +41,19 @@ enum pl_status pl_split_new(const struct pl_split_options *options, struct pl_sp
                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Waits for the ranks, and divides epoch after epoch. PL_OK: all ranks have ended. After another error than
- * PL_CANCELLED the ranks' FIFOs stay open, so that no rank takes the end for that of the data: tell of the error, then
- * call pl_split_hold().
+ * Waits for the ranks, and divides epoch after epoch. PL_OK: all ranks have ended. After an error other than
+ * PL_CANCELLED the ranks' FIFOs stay open, so that no rank takes their end for the end of the data: report the error,
+ * then call pl_split_hold().
  *
- * Errors  PL_CANCELLED. PL_UNSUPPORTED: the data is in no format that can be cut into records. Those of the records'
- *         framing, with FIFO, record and byte; the data of a TFRecord is checked by its rank.
+ * Errors  PL_CANCELLED. PL_UNSUPPORTED: the data is in no format that can be cut into records. Errors of the records'
+ *         framing, with FIFO, record and byte. The data of a TFRecord is checked by its rank.
  */
 enum pl_status pl_split_run(struct pl_split *split, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Call it after an error of pl_split_run(): gives the ranks the records from before it and the error. Returns true if
- * all have left their FIFOs then; false if one has read all and waits on for `hold_ns`, as a program does that knows
- * nothing of the report.
+ * Call it after an error of pl_split_run(): gives the ranks the records from before the error, and the error itself.
+ * Returns true if all ranks then leave their FIFOs; false if one has read everything and still waits after `hold_ns`,
+ * like a program that knows nothing of the report.
  */
 bool pl_split_hold(struct pl_split *split, const struct pl_error *error);
 

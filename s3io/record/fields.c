@@ -10,7 +10,7 @@
 
 enum { MOST_COLUMNS = 1 << 20 };
 
-/* The largest row: what is more must be a mistake, and products of sizes stay far from overflow. */
+/* The largest row: a larger one must be a mistake, and products of sizes stay far from overflow. */
 #define MOST_ROW_BYTES (UINT64_C(1) << 40)
 
 static enum pl_status refuse(const struct pl_decoder_field *field, struct pl_error *reterr, const char *what)

@@ -8,14 +8,14 @@
 
 enum { MOST_NUMBER_BYTES = 128, MOST_DIGITS = 15, MOST_POWER = 22 };
 
-/* A column: its text inside the quotes, in which a quote is doubled. */
+/* A column: its text without the enclosing quotes; a quote in the text is doubled. */
 struct column {
     const char *text;
     size_t bytes;
     bool is_quoted;
 };
 
-/* Takes the next column off `*at`, which is then behind its delimiter; NULL after the last one. */
+/* Takes the next column off `*at`, and moves `*at` behind its delimiter. After the last column `*at` is NULL. */
 static struct column next_column(const char **at, const char *end, char delimiter)
 {
     struct column column = {.text = *at};
@@ -95,7 +95,7 @@ static bool read_integer(const char *text, int64_t *ret_number)
         int digit = *at - '0';
 
         if (digit < 0 || digit > 9 || __builtin_mul_overflow(value, 10, &value) ||
-            __builtin_sub_overflow(value, digit, &value)) { /* below zero, where there is one number more */
+            __builtin_sub_overflow(value, digit, &value)) { /* counted below zero, where there is one number more */
             return false;
         }
     }
@@ -133,7 +133,7 @@ enum pl_status pl_field_put_number(const struct pl_decoder_field *field, const c
     return pl_field_unexpected(field, reterr, "'%.*s'", (int)(bytes < 40 ? bytes : 40), number);
 }
 
-/* Appends the text of a column, with one quote for two. */
+/* Appends the text of a column, with one quote for each doubled quote. */
 static enum pl_status put_text(struct pl_field_sink *sink, const struct column *column, struct pl_error *reterr)
 {
     const char *at = column->text, *end = column->text + column->bytes;

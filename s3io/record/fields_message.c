@@ -6,13 +6,13 @@
 
 #include <string.h>
 
-/* Bytes of the message. */
+/* A part of the message. */
 struct view {
     const unsigned char *data;
     size_t bytes;
 };
 
-/* The rest of a message. */
+/* The bytes of a message that are not read yet. */
 struct cursor {
     const unsigned char *next;
     const unsigned char *end;
@@ -96,7 +96,7 @@ static enum pl_status next_field(struct cursor *cursor, struct field *ret_field)
     return good ? PL_OK : PL_CORRUPT;
 }
 
-/* What a field holds. Those up to INTEGER are the numbers of a Feature's lists. */
+/* The kind of a field's values. Kinds up to INTEGER have the numbers of a Feature's lists. */
 enum kind { KIND_NONE, KIND_BYTES, KIND_FLOAT32, KIND_INTEGER, KIND_FLOAT64 };
 
 static const char *const kind_texts[] = {"no value", "bytes", "32-bit floats", "integers", "64-bit floats"};
@@ -115,11 +115,11 @@ enum {
     RECORD_LABEL = 2,
     ENTRY_KEY = 1,
     ENTRY_VALUE = 2,
-    LIST_VALUE = 1, /* of tensors, too */
+    LIST_VALUE = 1, /* also the value of a tensor */
     TENSOR_KEYS = 2,
 };
 
-/* The number of a value in the message of a Feature or a Value, and its kind. */
+/* The kind of a value, by its field number in a Feature or in a Value. */
 static const unsigned char feature_kinds[] = {[1] = KIND_BYTES, [2] = KIND_FLOAT32, [3] = KIND_INTEGER};
 static const unsigned char tensor_kinds[] = {
     [2] = KIND_FLOAT32, [3] = KIND_FLOAT64, [7] = KIND_INTEGER, [9] = KIND_BYTES};
@@ -146,8 +146,8 @@ static enum pl_status read_value(const struct pl_decoder *decoder, struct view m
     return status == PL_END ? PL_OK : status;
 }
 
-/* Returns the field that an entry of the name `name` is, or NULL. Looks first at the one after `*at`, because writers
- * mostly keep an order; sets `*at`. */
+/* Returns the decoder's field with the name `name` of an entry, or NULL. Looks first at the field after `*at`, because
+ * writers mostly keep an order; sets `*at`. */
 static struct pl_decoder_field *field_of(const struct pl_decoder *decoder, struct view name, bool is_label, size_t *at)
 {
     if (is_label) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The inside of a decoder, and where the elements that its walks find go. Internal to s3io/record. */
+/** The internals of a decoder, and where the elements that its walks find go. Internal to s3io/record. */
 #ifndef PL_S3IO_RECORD_FIELDS_PRIVATE_H
 #define PL_S3IO_RECORD_FIELDS_PRIVATE_H
 
@@ -11,15 +11,15 @@ struct pl_decoder_field {
     char *name;
     size_t name_bytes;
     enum pl_dtype type;
-    size_t item_bytes; /* of one element */
-    uint64_t items;    /* elements of a row; 0 if it is varying */
+    size_t item_bytes; /* size of an element */
+    uint64_t items;    /* number of elements of a row; 0 if the field is varying */
     bool is_varying;
     bool has_default;
-    unsigned char *fallback; /* a whole row, or the elements of a varying field */
+    unsigned char *fallback; /* the default: a whole row, or the elements of a varying field */
     size_t fallback_bytes;
     unsigned dims;
     uint64_t shape[PL_FIELD_MAX_DIMS];
-    uint32_t column; /* CSV: the first one */
+    uint32_t column; /* CSV: number of the field's first column */
 };
 
 struct pl_decoder {
@@ -36,14 +36,14 @@ struct pl_field_sink {
     const struct pl_decoder_field *field;
     unsigned char *row;
     struct pl_varying *varying;
-    uint64_t items; /* that came */
+    uint64_t items; /* number of elements that came */
 };
 
 /** Makes room for `items` more elements at `*ret_at`, which is NULL if the row has no room for them. */
 enum pl_status pl_field_room(struct pl_field_sink *sink, uint64_t items, unsigned char **ret_at,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Takes the elements that `data` is, little-endian. PL_INVALID if they are not whole. */
+/** Takes `data`, the elements in little-endian order. PL_INVALID if it ends inside an element. */
 enum pl_status pl_field_put_bytes(struct pl_field_sink *sink, const void *data, size_t bytes,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -51,7 +51,7 @@ enum pl_status pl_field_put_bytes(struct pl_field_sink *sink, const void *data, 
 enum pl_status pl_field_put_integer(const struct pl_decoder_field *field, int64_t value, unsigned char *at,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Writes a number that is text as one element of `field` to `at`: as in a column of CSV. PL_INVALID if it is none. */
+/** Writes the number in `text`, as in a column of CSV, as one element of `field` to `at`. PL_INVALID if it is none. */
 enum pl_status pl_field_put_number(const struct pl_decoder_field *field, const char *text, size_t bytes,
                                    unsigned char *at, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -61,7 +61,7 @@ static inline bool pl_field_is_integer(enum pl_dtype type)
     return type == PL_BOOL || (!pl_dtype_is_float(type) && type < PL_DTYPE_COUNT);
 }
 
-/** Sets PL_INVALID: what was found for the field, and what is expected. */
+/** Sets PL_INVALID; the text tells what was found for the field and what was expected. */
 enum pl_status pl_field_unexpected(const struct pl_decoder_field *field, struct pl_error *reterr, const char *format,
                                    ...) PL_PRINTF(3, 4);
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Puts a member's bytes, or the number that they are as text, into the field of this name, if there is one. */
+/* Puts a member's bytes, or the number that is their text, into the field of this name, if there is one. */
 static enum pl_status put_named(const struct pl_decoder *decoder, const char *name, const char *data, size_t bytes,
                                 void *const *rows, struct pl_varying *varying, bool *found, struct pl_error *reterr)
 {

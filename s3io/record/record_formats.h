@@ -90,14 +90,14 @@ enum { PL_RECORD_TAR_NAME_BYTES = 4096 };
 
 /** A member of a tar archive, as its headers describe it. Places are relative to the data that is walked over. */
 struct pl_record_tar_member {
-    char name[PL_RECORD_TAR_NAME_BYTES]; /* with its folder */
-    /* of `name`: the folder, and the base name before its first dot, which the extension follows. 0: the member belongs
-     * to no sample. It is a directory, a global header, or a file whose name has no dot or begins with one. */
+    char name[PL_RECORD_TAR_NAME_BYTES]; /* name with its folder */
+    /* length of the key in `name`: the folder, and the base name before its first dot. 0: the member belongs to no
+     * sample. It is a directory, a global header, or a file whose name has no dot or begins with one. */
     size_t key_bytes;
-    size_t data_at, end; /* where its bytes are, and the next member */
+    size_t data_at, end; /* where the member's bytes begin, and where the next member begins */
     uint64_t bytes;
-    size_t want;  /* if it is more than is available, so many are needed first, and only this is set */
-    bool is_zero; /* no member, but a block of zeros */
+    size_t want;  /* number of bytes needed first; if above `available`, only this is set */
+    bool is_zero; /* there is no member here, but a block of zeros */
 };
 
 /**

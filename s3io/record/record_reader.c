@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #define DEFAULT_MAX_RECORD_BYTES ((size_t)1 << 30)
-#define DEFAULT_WINDOW_BYTES ((size_t)2 << 20) /* a full pipe and the rest of a record */
+#define DEFAULT_WINDOW_BYTES ((size_t)2 << 20) /* room for a full pipe and the rest of a record */
 
 enum pl_status pl_record_corrupt(const struct pl_record_reader *reader, struct pl_error *reterr, const char *format,
                                  ...)

@@ -23,21 +23,21 @@ enum {
     MAGIC_AT = 257,
     PREFIX_AT = 345,
     PREFIX_BYTES = 155,
-    MOST_EXTENDED_BYTES = 1 << 20, /* of one header that extends another */
-    MOST_EXTENDED = 8,             /* such headers before one member */
-    MOST_MEMBERS = 1024,           /* of a sample: each extension is compared with those before it */
+    MOST_EXTENDED_BYTES = 1 << 20, /* limit for a header that extends another one */
+    MOST_EXTENDED = 8,             /* limit for the number of such headers before one member */
+    MOST_MEMBERS = 1024,           /* limit for a sample: each extension is compared with all before it */
 };
 
-/* The longest member: what is more must be a mistake, and sums of sizes stay far from overflow. */
+/* The longest member: a longer one must be a mistake, and sums of sizes stay far from overflow. */
 #define MOST_MEMBER_BYTES (UINT64_C(1) << 60)
 
 /* The headers of one member. */
 struct headers {
     const unsigned char *data;
-    uint64_t offset_bytes; /* of `data` in the source */
-    size_t at;             /* the header that is looked at */
+    uint64_t offset_bytes; /* offset of `data` in the source */
+    size_t at;             /* offset of the present header in `data` */
     struct pl_record_tar_member *member;
-    bool has_name, has_bytes, is_sparse; /* pax or GNU headers said so */
+    bool has_name, has_bytes, is_sparse; /* whether a pax or GNU header has set this */
     uint64_t bytes;
 };
 
@@ -119,7 +119,7 @@ static enum pl_status set_name(struct headers *headers, const char *folder, size
     return PL_OK;
 }
 
-/* Takes one keyword of a pax header. An empty value means that the header itself has it. */
+/* Takes one keyword of a pax header. If its value is empty, the value in the member's own header counts. */
 static enum pl_status take_keyword(struct headers *headers, bool is_global, const char *keyword, size_t keyword_bytes,
                                    const char *value, size_t bytes, struct pl_error *reterr)
 {
@@ -177,7 +177,7 @@ static enum pl_status read_pax(struct headers *headers, bool is_global, const ch
     return PL_OK;
 }
 
-/* Describes the file or directory whose own header this is. */
+/* Describes a file or directory by its own header, which is the present one. */
 static enum pl_status describe(struct headers *headers, struct pl_error *reterr)
 {
     static const struct {
@@ -259,7 +259,7 @@ enum pl_status pl_record_tar_next(const unsigned char *data, size_t available, s
         if (type == 'L') {
             headers.has_name = true;
             PL_TRY(set_name(&headers, NULL, 0, text, strnlen(text, (size_t)bytes), reterr));
-        } else if (type != 'K') { /* which is a link's target */
+        } else if (type != 'K') { /* K is a link's target */
             PL_TRY(read_pax(&headers, type == 'g', text, (size_t)bytes, reterr));
         }
         if (type == 'g' && extended == 0) {
@@ -270,7 +270,7 @@ enum pl_status pl_record_tar_next(const unsigned char *data, size_t available, s
     return wrong(&headers, reterr, "comes after %d headers that extend it", MOST_EXTENDED);
 }
 
-/* Describes the member at `at`. After the last one PL_END. */
+/* Describes the member at `at`. Returns PL_END after the last one. */
 static enum pl_status next_member(struct pl_record_reader *reader, size_t at, int64_t deadline_ns,
                                   struct pl_record_tar_member *member, struct pl_error *reterr)
 {
@@ -298,7 +298,7 @@ static enum pl_status next_member(struct pl_record_reader *reader, size_t at, in
     }
 }
 
-/* Notes a sample's key, or an extension in it, behind the `*used` bytes that were noted. */
+/* Appends a sample's key, or one of its extensions, to the `*used` bytes noted so far. */
 static enum pl_status note(struct pl_record_reader *reader, size_t *used, const char *text, size_t bytes,
                            struct pl_error *reterr)
 {

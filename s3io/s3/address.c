@@ -107,7 +107,7 @@ static void drop_default_port(struct pl_text *host, bool plain)
     }
 }
 
-/* Takes host and path, and makes the URL of both. */
+/* Takes over host and path, and makes the URL from both. */
 static enum pl_status take_address(bool plain, struct pl_text *host, struct pl_text *path, bool encodes,
                                    struct pl_s3_address *ret_address, struct pl_error *reterr)
 {
@@ -130,7 +130,7 @@ static enum pl_status take_address(bool plain, struct pl_text *host, struct pl_t
     return PL_OK;
 }
 
-/* Finds host and base path of the configured endpoint, or else AWS's own host of `service`. */
+/* Finds host and base path of the configured endpoint; if there is none, AWS's own host of `service`. */
 static enum pl_status find_endpoint(const struct pl_s3_endpoint_config *endpoint_config, const char *service,
                                     bool *ret_plain, struct pl_text *host, struct pl_text *base,
                                     struct pl_error *reterr)

@@ -30,7 +30,7 @@ struct pl_s3_address {
     char *url;  /* percent-encoded, without a query */
     char *host; /* value of the Host header: with a port unless it is the default port of the scheme */
     char *path; /* not encoded, for signing */
-    bool plain; /* http:// */
+    bool plain; /* whether the scheme is http:// */
 };
 
 #define PL_AUTO_ADDRESS __attribute__((cleanup(pl_s3_address_done)))

@@ -23,9 +23,9 @@ enum {
     RETRY_LATER_S = 30,
     MAX_ATTEMPTS = 5,
     FETCH_S = 5,
-    /* of the metadata service's first request: outside of AWS there is no response, so fail soon */
+    /* attempts of the metadata service's first request: outside AWS there is no response, so fail soon */
     MAX_FIRST_ATTEMPTS = 2,
-    FIRST_S = 1, /* timeout of each of these, unless AWS_METADATA_SERVICE_TIMEOUT is set */
+    FIRST_S = 1, /* seconds until such an attempt times out, unless AWS_METADATA_SERVICE_TIMEOUT is set */
     MOST_FIRST_S = 3600,
     MAX_BODY_BYTES = 64 * 1024,
     MAX_TOKEN_BYTES = 20 * 1024, /* largest token that STS accepts */

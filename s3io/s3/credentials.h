@@ -96,7 +96,7 @@ enum pl_status pl_credentials_reply_make(const char *access_key, const char *sec
 
 /**
  * Parses an answer of a container's endpoint or of the metadata service. PL_INVALID for any other text. The error
- * quotes an answer {"code", "message"}.
+ * quotes the members "code" and "message" of an error answer.
  */
 enum pl_status pl_credentials_reply_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
                                           struct pl_error *reterr) PL_MUST_CHECK;
@@ -108,8 +108,8 @@ enum pl_status pl_credentials_reply_parse_sts(const char *text, size_t bytes, st
 void pl_credentials_reply_done(struct pl_credentials_reply *reply);
 
 /**
- * Returns whether a token may be sent to `url`: to any https host, else only to loopback addresses and the addresses of
- * the container services.
+ * Returns whether a token may be sent to `url`: any https host, or by http a loopback address or an address of the
+ * container services.
  */
 bool pl_credentials_reply_url_allowed(const char *url);
 
@@ -131,8 +131,8 @@ struct pl_profile {
     char *region;
     char *endpoint_url;
     char *ca_bundle;
-    /* name of a setting, for example "role_arn", whose source of credentials is not supported, even if there are keys
-     * next to it; a static string */
+    /* name (a static string) of a setting that asks for an unsupported source of credentials, for example "role_arn";
+     * it is set even if there are keys next to that setting */
     const char *unsupported;
     bool process; /* there is a "credential_process"; it is not used if there are keys next to it */
     bool found;   /* there is a section of that name */

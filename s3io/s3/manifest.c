@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 30 }; /* of a manifest on S3 */
+enum { MOST_BYTES = 1 << 30 }; /* limit for a manifest in S3 */
 
 void pl_manifest_done(struct pl_manifest *manifest)
 {

@@ -2,8 +2,8 @@
 /**
  * Manifests: the objects of a channel, if they are not all objects under a prefix.
  *
- * Source  SageMaker API Reference: S3DataSource. A ManifestFile is a JSON array: first {"prefix": "s3://..."}, then the
- *         rest of each key. An AugmentedManifestFile is JSON lines.
+ * Source  SageMaker API Reference: S3DataSource. A ManifestFile is a JSON array: first {"prefix": "s3://..."}, then
+ *         each key without this prefix. An AugmentedManifestFile is JSON lines.
  * Test    tests/unit/s3io/s3/test_texts.c, tests/fuzz/fuzz_s3.c
  */
 #ifndef PL_S3IO_S3_MANIFEST_H
@@ -34,13 +34,13 @@ enum pl_status pl_manifest_parse(const char *text, size_t bytes, const char *nam
 enum pl_status pl_manifest_fetch(struct pl_s3_client *client, const char *uri, int64_t deadline_ns,
                                  struct pl_manifest *ret_manifest, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Sorts the keys by bytes, and drops those that the manifest has twice. */
+/** Sorts the keys by bytes, and drops duplicates. */
 void pl_manifest_sort(struct pl_manifest *manifest);
 
 /** One attribute of one line of an AugmentedManifestFile. */
 struct pl_manifest_value {
-    char *text; /* the attribute's value: the characters of a string, else its JSON */
-    /* not NULL if the attribute is a reference ("...-ref") to an object: its bucket, and `text` is its key */
+    char *text; /* the attribute's value: the characters of a string, otherwise its JSON */
+    /* if the attribute refers to an object ("...-ref"): the object's bucket, and `text` is its key; otherwise NULL */
     char *bucket;
 };
 

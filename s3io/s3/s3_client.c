@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The S3 client: its settings, HEAD, and threads that wait for an operation of the engine's. */
+/* The S3 client: its settings, HEAD, and calls that wait for an operation on the engine's thread. */
 #include "s3io/s3/s3_client.h"
 
 #include "base/clock.h"
@@ -239,7 +239,7 @@ void pl_s3_operation_cancel_wait(struct pl_s3_operation *operation)
     pl_http_run(operation->client->http, &cancelling.task);
 }
 
-/* Without a callback it waits for the end alone: the engine ends every operation at its deadline. */
+/* Without a callback it waits only for the end: the engine ends every operation at its deadline. */
 void pl_s3_cancel_wait(const struct pl_s3_cancel_check *cancel_check, pthread_cond_t *cond, pthread_mutex_t *lock)
 {
     pl_deadline_wait(cancel_check && cancel_check->go_on ? pl_deadline_after_ns(CANCEL_CHECK_NS) : PL_DEADLINE_NEVER,

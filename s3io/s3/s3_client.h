@@ -22,8 +22,8 @@
 struct pl_s3_client;
 
 /**
- * Zero-initialise, then set the options that differ. For NULL and 0 the setting comes from the environment, or else is
- * the default. The comments list the variables, and after the semicolon the default. Strings are copied.
+ * Zero-initialise, then set the options that differ. For NULL and 0 the setting comes from the environment, otherwise
+ * it has its default. The comments list the variables, then a semicolon and the default. Strings are copied.
  */
 struct pl_s3_options {
     /* AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, S3_ENDPOINT_URL, profile; AWS's endpoint. http:// is used only if it is
@@ -34,10 +34,10 @@ struct pl_s3_options {
     const char *ca_bundle; /* AWS_CA_BUNDLE, profile; the system's certificates */
     struct pl_credentials_options credentials;
     unsigned connections; /* number of transfers at a time; 16 */
-    unsigned attempts;    /* AWS_MAX_ATTEMPTS; 8: attempts of one request without progress */
+    unsigned attempts;    /* AWS_MAX_ATTEMPTS; 8. Number of attempts of one request without progress */
     bool requester_pays;
-    /* NULL for S3; else another service of AWS, by its name in addresses and signatures: an operation's key is a path
-     * there, its bucket is "", and the endpoint is that of AWS_ENDPOINT_URL_<SERVICE>, AWS_ENDPOINT_URL, profile */
+    /* NULL for S3; otherwise the name of another AWS service in addresses and signatures. Then an operation's key is a
+     * path, its bucket is "", and the endpoint comes from AWS_ENDPOINT_URL_<SERVICE>, AWS_ENDPOINT_URL, profile. */
     const char *service;
     int64_t stall_ns; /* 10 s: a transfer that moves no byte for this time is started again */
 };
@@ -88,7 +88,7 @@ struct pl_s3_upload_options {
     /* 0 means 16 MiB, or more if `size_bytes` needs it. At most a fourth of the budget, unless 10,000 parts need
      * more */
     uint64_t part_bytes;
-    bool no_checksums; /* for servers that refuse x-amz-checksum-crc32c */
+    bool no_checksums; /* send no checksums: for servers that refuse x-amz-checksum-crc32c */
     /* headers with which the object is written, or NULL; they must outlive the call */
     const struct pl_s3_headers *headers;
     /* Callbacks on the caller's thread; each may be NULL. */

@@ -259,7 +259,7 @@ static enum pl_status write_chunk(struct download *download, size_t base, const 
     return chunk->last ? finish_file(download, reterr) : PL_OK;
 }
 
-/* Runs one stream over the fetches from `base` on. */
+/* Runs one stream over the fetches from number `base` on. */
 static enum pl_status run_stream(struct download *download, size_t base, struct pl_error *reterr)
 {
     size_t count = download->count - base;

@@ -21,7 +21,7 @@ enum {
     /* unit of the buffer: a part takes blocks as its bytes arrive, and the reader releases them */
     BLOCK_BYTES = 256 * 1024,
     WAKE_BYTES = 1024 * 1024, /* the reader is woken after this many bytes, or at the end of a part */
-    SLICE_MS = 20,            /* but it polls after this time */
+    SLICE_MS = 20,            /* the reader also polls after this time */
 };
 
 #define PART_NS (1800 * PL_NS_PER_S) /* limit for one part with all its retries */
@@ -33,14 +33,14 @@ static const uint64_t most_part_bytes = UINT64_C(4) << 20;
 struct part {
     struct pl_s3_operation operation;
     struct pl_s3_stream *stream;
-    size_t object; /* its position in the order */
+    size_t object; /* position of the object in the order */
     struct pl_s3_object target;
     uint64_t offset, bytes; /* position and length in the object; `bytes` is an upper bound until the size is known */
     unsigned char **blocks; /* the part's bytes; valid up to `filled` */
     atomic_size_t filled;   /* number of valid bytes; only grows while the reader may use them */
     struct {
-        size_t room;     /* number of blocks that are reserved for it */
-        bool unverified; /* must not be read before its checksum was verified */
+        size_t room;     /* number of blocks that are reserved for the part */
+        bool unverified; /* the part must not be read before its checksum was verified */
         bool ended;      /* the operation has ended */
         enum pl_status status;
     } synced; /* under the stream's lock */
@@ -57,7 +57,7 @@ struct pl_s3_stream {
     struct pl_s3_client *client;
     struct pl_s3_order order;
     struct pl_s3_stream_options options;
-    unsigned char *buffer; /* `block_count` blocks */
+    unsigned char *buffer; /* memory of `block_count` blocks */
     size_t block_bytes, block_count;
     size_t part_blocks;          /* most blocks of one part */
     unsigned char **block_table; /* `part_blocks` pointers for each slot */
@@ -67,20 +67,20 @@ struct pl_s3_stream {
 
     /* The state of planning; it belongs to the engine's thread. */
     size_t plan_object;
-    struct pl_s3_object plan_target; /* the object itself, after begin_object() */
+    struct pl_s3_object plan_target; /* the object with this index, after begin_object() */
     uint64_t plan_offset;
     bool plan_begun;                /* begin_object() has run for plan_object */
     bool plan_any;                  /* plan_object has a part */
     bool plan_waits;                /* planning waits for the size of plan_object */
     unsigned fetching;              /* number of parts in flight */
-    struct object_info object_info; /* about plan_object */
+    struct object_info object_info; /* what is known about plan_object */
 
     /* The following belongs to the reader. */
     struct pl_s3_chunk chunk;    /* the chunk that the caller uses */
     uint64_t consumed;           /* bytes of the part `oldest` that were read */
     bool empty_returned;         /* the part `oldest` has no bytes, and its empty chunk was returned */
     struct pl_checksum checksum; /* checksum of the object's bytes so far */
-    struct pl_checksum wanted;   /* the expected one */
+    struct pl_checksum wanted;   /* the expected checksum */
 
     pthread_mutex_t lock;
     pthread_cond_t changed_cond;

@@ -77,9 +77,9 @@ enum pl_status pl_s3_stream_next(struct pl_s3_stream *stream, int64_t deadline_n
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * PL_CORRUPT if `checksum`, over all bytes of the object, differs from `wanted`. A checksum of kind NONE matches
- * everything. For readers that begin at a later byte and have the bytes before it. A stream that begins at byte 0
- * checks this itself.
+ * Returns PL_CORRUPT if `checksum`, over all bytes of the object, differs from `wanted`. A checksum of kind NONE
+ * matches everything. It is for readers that begin at a later byte and have the bytes before it. A stream that begins
+ * at byte 0 checks this itself.
  */
 enum pl_status pl_s3_check_whole(const struct pl_s3_object *object, const struct pl_checksum *checksum,
                                  const struct pl_checksum *wanted, struct pl_error *reterr) PL_MUST_CHECK;
@@ -99,9 +99,9 @@ enum pl_status pl_source_s3_open(struct pl_s3_client *client, const char *name, 
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Opens the object at `position` of a stream as a byte source, after those before it. They are read one after the other
- * while the stream fetches the next ones; if a source is closed early, the rest of its object is skipped. The stream
- * must outlive the source. `name` is copied.
+ * Opens the object at `position` of a stream as a byte source, after those before it. Objects are read one after the
+ * other while the stream fetches the next ones. If a source is closed early, the bytes left of its object are skipped.
+ * The stream must outlive the source. `name` is copied.
  */
 enum pl_status pl_s3_stream_source(struct pl_s3_stream *stream, size_t position, const char *name,
                                    struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;

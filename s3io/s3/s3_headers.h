@@ -24,7 +24,7 @@ struct pl_s3_encryption {
     bool bucket_key;       /* needs fewer calls of KMS; only with "aws:kms" */
 };
 
-/** The user's names of the three: options or settings. */
+/** What messages call the three members of struct pl_s3_encryption: names of options or settings. */
 struct pl_s3_encryption_names {
     const char *algorithm, *key_id, *bucket_key;
 };
@@ -32,7 +32,7 @@ struct pl_s3_encryption_names {
 /** The names of the tools' options, "--sse" and so on. */
 extern const struct pl_s3_encryption_names pl_s3_encryption_options;
 
-/** PL_INVALID, with the wrong option and what was expected. */
+/** Checks `encryption`. PL_INVALID names the wrong member, by `names`, and what was expected. */
 enum pl_status pl_s3_encryption_check(const struct pl_s3_encryption *encryption,
                                       const struct pl_s3_encryption_names *names,
                                       struct pl_error *reterr) PL_MUST_CHECK;

@@ -218,8 +218,8 @@ static uint64_t digest(const struct pl_s3_entry *entries, size_t count)
 }
 
 /*
- * Detects tokens that repeat, and objects that repeat with ever new tokens. They are compared with the kept ones, which
- * are kept for twice as many pages each time: so a cycle of any length is found (Brent's algorithm).
+ * Detects tokens that repeat, and objects that repeat with new tokens. Each page is compared with a kept page. A page
+ * is kept for twice as many pages as the kept page before it, so a cycle of any length is found (Brent's algorithm).
  */
 static enum pl_status keep_page(struct pl_s3_pages *pages, uint64_t objects, struct pl_error *reterr)
 {

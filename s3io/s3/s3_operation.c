@@ -28,7 +28,7 @@ static struct pl_s3_operation *of_request(struct pl_http_request *request)
     return PL_CONTAINER_OF(request, struct pl_s3_operation, request);
 }
 
-/* After a success: puts back what the retries took from the quota. */
+/* After a success: puts back the tokens that the retries took from the quota. */
 static void on_success(struct pl_s3_operation *operation)
 {
     pl_s3_retry_quota_put(&operation->client->retry_quota, operation->taken + 1);
@@ -381,7 +381,7 @@ static enum pl_status make_error(const struct pl_s3_operation *operation, const 
                           document->message, head->request_id[0] ? head->request_id : "none");
 }
 
-/* Learns what the response tells for another attempt at once. Returns false if it tells nothing new. */
+/* Takes from the response what another attempt at once needs (region, credentials, clock). False if nothing is new. */
 static bool learn(struct pl_s3_operation *operation, enum pl_s3_retry_action action, const char *region)
 {
     switch (action) {

@@ -38,7 +38,7 @@ struct pl_s3_operation_handler {
     void (*done)(struct pl_s3_operation *operation, enum pl_status status);
 };
 
-/** Zero-initialise, then set the first part. The memory stays the owner's and must stay unchanged until `done`. */
+/** Zero-initialise, then set the members before the results. The owner keeps its memory unchanged until `done`. */
 struct pl_s3_operation {
     struct pl_s3_client *client;
     const struct pl_s3_operation_handler *handler;
@@ -51,7 +51,7 @@ struct pl_s3_operation {
     bool keep_head;                      /* keep the response's head in `head_text` */
     const void *body;
     size_t body_bytes;
-    const char *body_hash; /* hex SHA-256 for plain HTTP; if NULL, it is computed when it is needed */
+    const char *body_hash; /* hex SHA-256 of the body, for plain HTTP; NULL: computed when it is needed */
     bool long_timeout;     /* see struct pl_http_request */
     bool check_reply;      /* a response with status 200 may have an error document */
     int64_t deadline_ns;
@@ -144,8 +144,8 @@ struct pl_s3_client {
     struct pl_credentials *credentials;
     struct pl_s3_endpoint_config endpoint_config;
     char *endpoint_url, *region;
-    char *service; /* NULL for S3 */
-    bool plain;    /* http:// */
+    char *service; /* name of a service other than S3; NULL for S3 */
+    bool plain;    /* whether the scheme is http:// */
     bool requester_pays;
     unsigned connections, attempts;
 

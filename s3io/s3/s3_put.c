@@ -37,7 +37,7 @@ struct part_buffer {
     struct upload *upload;
     unsigned char *memory;
     size_t bytes;
-    size_t part; /* index, from 0 */
+    size_t part; /* index of the part, from 0 */
     char query[256 + 1024];
     char checksum[9];
     char hash[PL_SIGV4_HEX_BYTES];
@@ -52,9 +52,9 @@ struct upload {
     struct pl_source *source;
     uint64_t size_bytes, given_bytes, part_bytes;
     struct pl_s3_upload_options options;
-    struct pl_s3_cancel_check cancel_check; /* from the options */
+    struct pl_s3_cancel_check cancel_check; /* callback of the options */
     int64_t deadline_ns;
-    char *id;        /* encoded for a query */
+    char *id;        /* id of the upload, encoded for a query */
     int64_t begun_s; /* a time by the server's clock, not after the server began the upload; -1 if it is unknown */
     struct part_buffer part_buffers[MAX_PARALLEL];
     size_t part_buffer_count;
@@ -290,7 +290,7 @@ static enum pl_status take_element(const struct pl_text *reply, const char *path
                         : pl_error_set(reterr, PL_CORRUPT, "the answer has no element '%s'", path);
 }
 
-/* Sends one request about the object that is not about a part. */
+/* Sends one request about the whole object, not about a part. */
 static enum pl_status call(struct upload *upload, struct pl_s3_operation *operation,
                            const struct pl_s3_cancel_check *cancel_check, struct pl_error *reterr)
 {
@@ -400,8 +400,8 @@ static enum pl_status check_result(struct upload *upload, struct pl_http_head *r
     return status;
 }
 
-/* Whether a request whose response was lost has completed the upload: then the object exists, its ETag has as many
- * parts, and it is not older. */
+/* Whether a request whose response was lost has completed the upload: then the object exists, its ETag names as many
+ * parts as were sent, and it is not older than the upload. */
 static bool was_completed(struct upload *upload)
 {
     struct pl_http_head head;

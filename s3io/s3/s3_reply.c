@@ -250,7 +250,7 @@ static enum pl_status on_error_element(void *context, const char *path, const ch
     return PL_OK;
 }
 
-/* Other services than S3 say {"message": ...}. */
+/* Parses the error of a service other than S3: {"message": ...}. */
 static void parse_json_error(const char *text, size_t bytes, struct pl_s3_error_document *document)
 {
     PL_AUTO_JSON struct pl_json *json = NULL;

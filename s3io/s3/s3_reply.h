@@ -32,8 +32,8 @@ enum pl_status pl_s3_retry_status(int http_status, const char *code);
 
 /**
  * Returns how long to wait before attempt `attempt` (1 is the first retry): a random time up to 0.1 s, doubled with
- * each attempt, at most 20 s. It is at least `retry_after_s` if the server sent that (-1 if not), of which at most a
- * minute counts.
+ * each attempt, at most 20 s. It is at least the `retry_after_s` that the server sent (-1: it sent none), of which at
+ * most a minute counts.
  */
 int64_t pl_s3_retry_delay_ns(unsigned attempt, int64_t retry_after_s, uint64_t random);
 

@@ -188,7 +188,7 @@ static enum pl_status append_query(const char *query, struct pl_text *text, stru
 
 struct sorted_header {
     const struct pl_sigv4_header *header;
-    size_t at; /* keeps the order of equal names */
+    size_t at; /* position in the request; keeps the order of equal names */
 };
 
 static int compare_headers(const void *left, const void *right)

@@ -14,9 +14,9 @@ struct s3_source {
     struct pl_source head;
     struct pl_s3_stream *stream;
     size_t position;           /* the object's position in the stream */
-    struct pl_s3_chunk chunk;  /* the chunk that is being read, or one of an earlier object, whose rest is skipped */
+    struct pl_s3_chunk chunk;  /* the chunk that is being read; one of an earlier object is skipped */
     size_t given;              /* number of bytes of `chunk` that were read */
-    struct pl_s3_object *only; /* the only object of the stream, both owned by the source; NULL if they are not */
+    struct pl_s3_object *only; /* the only object of the stream, if the source owns both; otherwise NULL */
 };
 
 static enum pl_status s3_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
