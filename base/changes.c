@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Summarises a directory by the times of change that its file system keeps. */
+/* Summarises a directory by its entries' times of change (ctime). */
 #include "base/changes.h"
 
 #include "base/file.h"
@@ -16,7 +16,8 @@ static bool is_later(const struct timespec *time, const struct timespec *than)
 }
 
 /*
- * The kernel sets the time of the last change; programs that set a file's times, such as cp -p and tar, cannot set it.
+ * Uses the time of the last change, which the kernel sets: programs that set file times, such as cp -p and tar, cannot
+ * set it.
  */
 static void look_below(int parent_fd, const char *name, int flags, struct pl_changes *changes)
 {

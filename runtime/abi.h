@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a binding from another language needs besides the library's own calls: a check that its copy of the structs is
- * of the same build as libpaceline.so, and an end that knows with which status the process ends.
+ * Functions only for bindings from other languages: a check that the binding's structs match this build of
+ * libpaceline.so, and leaving the job at the process's end, depending on its exit status.
  * Test  tests/integration/python.py, tests/integration/python_server.py
  */
 #ifndef PL_RUNTIME_ABI_H

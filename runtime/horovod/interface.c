@@ -13,10 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static atomic_bool raises; /* whether Horovod's Python calls horovod_paceline_error() */
+static atomic_bool raises; /* Horovod's Python code calls horovod_paceline_error() */
 
-/* The numbers of items for which this thread's caller has made room. Another thread may change the sets before the
- * caller asks for the items. */
+/* Numbers of items for which this thread's caller has made room. They are stored because another thread may change the
+ * sets before the caller asks for the items. */
 static _Thread_local struct {
     int sets, ranks;
 } room;
@@ -112,7 +112,7 @@ void horovod_shutdown(void)
     pl_state_stop();
 }
 
-/* Returns what `ask` returns for the world, or -1 if there is none. */
+/* Calls `ask` with the world and returns the result; -1 if there is no world. */
 static int of_world(int (*ask)(const struct pl_world *world))
 {
     int answer = HOROVOD_ERROR_INIT;
@@ -251,7 +251,7 @@ int horovod_remove_process_set(int set)
     return set;
 }
 
-/* See pl_service_get_set(): describes `set`, and returns 0, or Horovod's error. */
+/* Describes `set` by pl_service_get_set(). Returns 0, or Horovod's error. */
 static int get_set(int set, struct pl_service_set *ret_set, int *ret_ranks, int count)
 {
     struct pl_service *service = pl_state_hold();

@@ -38,16 +38,16 @@ enum pl_tensorflow_op {
         PL_TENSORFLOW_OPS
 };
 
-/** A node's attributes. */
+/** Attributes of a node. */
 struct pl_tensorflow_kernel {
     enum pl_tensorflow_op op;
     enum pl_kind kind;
     /* its tensors are one group; they are variables; they are reference variables of TensorFlow 1 */
     bool grouped, in_place, has_reference;
-    bool is_lone; /* it runs eagerly, outside a graph */
+    bool is_lone; /* the node runs eagerly, outside a graph */
     int set, root, reduction;
     float prescale, postscale;
-    int tensors;                                /* number of its tensors */
+    int tensors;                                /* number of tensors */
     char name[PL_NAMED_MAX_NAME_BYTES];         /* equal on all ranks */
     char (*variables)[PL_NAMED_MAX_NAME_BYTES]; /* [tensors] names of the operations, if in_place */
 };
@@ -60,7 +60,8 @@ extern pl_tensorflow_create *const pl_tensorflow_kernel_create[PL_TENSORFLOW_OPS
 void pl_tensorflow_kernel_free(void *kernel);
 
 /**
- * Runs a kernel of an operation between ranks. Submits the operation, which ends in the thread that drives the service.
+ * Runs a kernel of an operation between ranks: submits the operation, which ends later in the thread that drives the
+ * service.
  */
 void pl_tensorflow_call_start(void *kernel, struct TF_OpKernelContext *context,
                               struct TF_AsyncOpKernelDoneCallback *done);

@@ -24,14 +24,14 @@ enum {
     MOST_PACKED_BYTES = 16 << 20, /* longer tensors are not packed into a fusion buffer */
     MOST_FUSED = 2,               /* most fused batches with a buffer: one is packed while another is reduced */
     /*
-     * Ranks that share a GPU without NCCL reduce in an arena, which takes at least 0.4 ms, because their processes take
-     * turns on the GPU. Through host memory 1 MiB takes that time.
+     * Ranks that share a GPU without NCCL reduce in an arena. This takes 0.4 ms or more, because their processes take
+     * turns on the GPU. Through host memory 1 MiB takes 0.4 ms.
      */
     LEAST_ARENA_BYTES = 1 << 20,
     MOST_PIECE_BYTES = 64 << 20, /* longest fusion in the arena; longer tensors are sent in pieces */
 };
 
-/* time without progress after which the engine checks its peers, and the interval of these checks */
+/* Time without progress after which the engine checks its peers, and the interval of these checks. */
 static const int64_t LOOK_NS = 10 * PL_NS_PER_MS;
 /* A peer may have left because it is done; then this rank's batches end soon, too. */
 static const int64_t GRACE_NS = PL_NS_PER_S;
@@ -273,7 +273,7 @@ static enum pl_status pack(struct pl_named_device *device, struct pl_named_batch
     return pl_device_pack(batch->buffer->in, dtype, batch->buffer->memory, dtype, 1.0, device->pack, reterr);
 }
 
-/* Returns this rank's first submitted operation of a batch; NULL: the rank has joined, and stands in for its own. */
+/* Returns this rank's first operation of a batch; NULL: the rank has joined, and takes part in the others'. */
 static struct pl_operation *own_of(const struct pl_named_batch *batch)
 {
     return batch->operations[0]->submission ? batch->operations[0] : NULL;

@@ -8,7 +8,7 @@
 
 #include "runtime/named/engine.h"
 
-/** Returns whether the entry's tensor is small enough to be fused with others. */
+/** Returns whether the entry is an allreduce small enough to be fused with others. */
 bool pl_named_device_packs(const struct pl_named_entry *entry);
 
 /** Returns how many bytes of a buffer the entry takes. */
