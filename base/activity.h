@@ -39,7 +39,7 @@ static inline void pl_activity_note(void)
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
-/** Counts from now on in the file that the environment names, if it names one. Only the first call has an effect. */
+/** From now on counts in the file whose path the environment has, if any. Only the first call has an effect. */
 void pl_activity_start(void);
 
 /** Creates the file `path` with all counters 0. The caller reads it by pl_activity_sum(). Errors: PL_SYSTEM. */

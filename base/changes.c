@@ -15,10 +15,7 @@ static bool is_later(const struct timespec *time, const struct timespec *than)
     return time->tv_sec > than->tv_sec || (time->tv_sec == than->tv_sec && time->tv_nsec > than->tv_nsec);
 }
 
-/*
- * Uses the time of the last change, which the kernel sets: programs that set file times, such as cp -p and tar, cannot
- * set it.
- */
+/* Uses the time of the last change, which only the kernel sets: cp -p, tar and others set a file's other times. */
 static void look_below(int parent_fd, const char *name, int flags, struct pl_changes *changes)
 {
     PL_AUTO_DIRECTORY DIR *directory = pl_file_open_directory(parent_fd, name, flags);

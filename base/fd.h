@@ -16,8 +16,7 @@
 #include <sys/types.h>
 
 /**
- * Makes a memory file of `bytes` bytes that can be sealed; /proc shows `name`. Its pages are allocated at their first
- * use.
+ * Makes a memory file of `bytes` bytes that can be sealed; /proc shows `name`. Pages are allocated at their first use.
  */
 int pl_fd_new_memory(const char *name, size_t bytes) PL_MUST_CHECK;
 

@@ -63,10 +63,10 @@ PL_HALF_CODE uint16_t pl_half_float16_from_float(float value)
         return (uint16_t)(sign | 0x7e00 | ((magnitude >> 13) & 0x3ff));
     }
     if (magnitude >= 0x477ff000) {
-        return (uint16_t)(sign | 0x7c00); /* 65520 and above rounds to infinity */
+        return (uint16_t)(sign | 0x7c00); /* 65520 and above round to infinity */
     }
     if (magnitude < 0x38800000) {
-        /* Subnormal result: adding 0.5, whose last place is 2^-24, makes the adder round there. */
+        /* Subnormal result: add 0.5, whose last bit is 2^-24, so that the adder rounds at this bit. */
         float rounded = pl_half_float_of_bits(magnitude) + 0.5F;
 
         return (uint16_t)(sign | (pl_half_bits_of_float(rounded) - pl_half_bits_of_float(0.5F)));

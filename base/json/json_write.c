@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes strict JSON; digits and escapes are printed by python_json_print.c. */
+/* Writes strict JSON; python_json_print.c prints digits and escapes. */
 #include "base/json/json_write.h"
 
 #include "base/file.h"

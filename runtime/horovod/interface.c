@@ -24,7 +24,7 @@ static _Thread_local struct {
 /* The error of this thread's last call, for horovod_paceline_error(). */
 static _Thread_local char last_error[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES + 64];
 
-/* Keeps an error for which Horovod has no number. Horovod's Python raises it; if it does not, the error is logged. */
+/* Stores an error for which Horovod has no number. Horovod's Python code raises it, or else it is logged here. */
 static int raise_error(const char *call, const struct pl_error *error)
 {
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];

@@ -122,7 +122,7 @@ static enum pl_status find_members(const struct pl_state_members *members, struc
     return is_whole_job(members) ? PL_OK : split_job(members, ret_bootstrap, reterr);
 }
 
-/* Let the others' operations fail: this process, which `ends` in a way, does not wait for them. */
+/* Makes the others' operations fail, because this process does not wait for them; `ends` says how it ends. */
 static void abort_members(const char *ends)
 {
     struct pl_error why = PL_ERROR_NONE;
@@ -306,7 +306,7 @@ static enum pl_status start(const struct pl_state_members *members, struct pl_er
     struct pl_service *service = NULL;
     enum pl_status status;
 
-    if (state.pid == 0 && on_exit(end, NULL) != 0) { /* the functions of atexit() do not get the status */
+    if (state.pid == 0 && on_exit(end, NULL) != 0) { /* on_exit(): functions of atexit() do not get the status */
         return pl_error_set(reterr, PL_SYSTEM, "no more functions can be run at the process's end");
     }
     state.pid = getpid();

@@ -35,10 +35,7 @@ enum pl_status pl_state_start(const struct pl_state_members *members, struct pl_
  */
 void pl_state_stop(void);
 
-/**
- * Returns the service, which exists until pl_state_release(); NULL if there is none: do not call pl_state_release()
- * then.
- */
+/** Returns the service, which exists until pl_state_release(). NULL if there is none: do not release it then. */
 struct pl_service *pl_state_hold(void);
 void pl_state_release(void);
 
@@ -100,15 +97,14 @@ bool pl_interpreter_install_check(void);
 
 /*
  * Horovod's timeline: a file that rank 0 writes while the program runs, for chrome://tracing or Perfetto. It has a line
- * for each tensor: NEGOTIATE_ALLREDUCE lasts from the first ready rank to the last one, with a tick for each rank; then
+ * for each tensor: NEGOTIATE_ALLREDUCE from the first ready rank to the last one, with a tick for each rank, then
  * ALLREDUCE. CYCLE_START marks each round of announcements. A process has one timeline.
  *
  * Tensors in host memory are not fused (runtime/named/operation.c): the file has no span for a fusion buffer. The run's
  * trace (runtime/trace.h) has every collective of every rank.
  *
  * Threads  any.
- * Cost     if the timeline is off, a test of a flag; otherwise a line of text per event, which a separate thread
- *          writes.
+ * Cost     a test of a flag if the timeline is off; else a line of text per event, which another thread writes.
  * Source   the trace event format of the Chromium project; Horovod's documentation, docs/timeline.rst.
  * Test     tests/unit/runtime/horovod/test_timeline.c
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Horovod's arguments as named operations, their submission, and the factors that Horovod rounds one by one. */
+/* Converts Horovod's arguments to named operations, and submits them; the factors that Horovod rounds one by one. */
 #include "runtime/horovod/submission.h"
 
 #include "base/hash.h"

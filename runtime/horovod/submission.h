@@ -45,7 +45,7 @@ bool pl_submission_free(struct pl_submission *submission);
 enum pl_status pl_submission_start(struct pl_submission *submission, struct pl_service *service, int set,
                                    const char *name, bool grouped, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Call once after the operations have succeeded: multiplies results by the factors that come after a reduction. */
+/** Call once after the operations have succeeded: multiplies results by the factors that Horovod applies last. */
 void pl_submission_finish(const struct pl_submission *submission);
 
 /**

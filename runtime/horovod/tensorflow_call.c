@@ -228,7 +228,7 @@ static bool take_broadcast(struct call *call, struct TF_Status *status)
     return true;
 }
 
-/* Copies a variable whose memory is shared: TensorFlow gives it new memory, and this copies the old values. */
+/* Copies a variable whose memory is shared: TensorFlow allocates new memory; this copies the old values there. */
 static void copy_tensor(struct TF_OpKernelContext *context, struct TF_Tensor *from, struct TF_Tensor *to)
 {
     (void)context;
@@ -423,7 +423,7 @@ static void finish(struct call *call)
         give_all(call);
     }
     release(call);
-    pl_tensorflow_done_run(&call->done); /* not copied again, because a std::function may have pointers into itself */
+    pl_tensorflow_done_run(&call->done); /* not copied, because a std::function may have pointers into itself */
     free(call);
 }
 

@@ -42,7 +42,7 @@ enum pl_tensorflow_op {
 struct pl_tensorflow_kernel {
     enum pl_tensorflow_op op;
     enum pl_kind kind;
-    /* its tensors are one group; they are variables; they are reference variables of TensorFlow 1 */
+    /* grouped: the tensors form a group; in_place: they are variables; has_reference: of TensorFlow 1's kind */
     bool grouped, in_place, has_reference;
     bool is_lone; /* the node runs eagerly, outside a graph */
     int set, root, reduction;
@@ -60,8 +60,7 @@ extern pl_tensorflow_create *const pl_tensorflow_kernel_create[PL_TENSORFLOW_OPS
 void pl_tensorflow_kernel_free(void *kernel);
 
 /**
- * Runs a kernel of an operation between ranks: submits the operation, which ends later in the thread that drives the
- * service.
+ * Runs a kernel of an operation between ranks: submits it. The operation ends in the thread that drives the service.
  */
 void pl_tensorflow_call_start(void *kernel, struct TF_OpKernelContext *context,
                               struct TF_AsyncOpKernelDoneCallback *done);

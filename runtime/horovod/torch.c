@@ -348,8 +348,8 @@ static PyObject *submit(struct request *request, PyObject *tensors, PyObject *ou
     return number;
 }
 
-/* Horovod's Python code calls this as horovod_torch_allreduce_async_torch_FloatTensor and so on, by the macros at the
- * end of this file. (tensor, output, divisor, name, op, prescale, postscale, set); the divisor is 1 except with ROCm. */
+/* Called as horovod_torch_allreduce_async_torch_FloatTensor and so on, by the macros at the end of this file. (tensor,
+ * output, divisor, name, op, prescale, postscale, set); the divisor is 1 except with ROCm. */
 static PyObject *allreduce(PyObject *arguments, enum pl_dtype dtype, int how)
 {
     struct request request = {.op = {.kind = PL_ALLREDUCE, .dtype = dtype}, .how = how};

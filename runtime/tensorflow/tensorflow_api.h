@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The functions of TensorFlow's C interface for ops and kernels that Paceline uses. They are looked up in the process
- * when the module is loaded. So one binary works with every TensorFlow that has them, and the build needs no
- * TensorFlow.
+ * when the module is loaded. So one binary serves every TensorFlow that has them, and the build needs none.
  *
  * Source   tensorflow/c/{ops,kernels,kernels_experimental,tf_status,tf_tensor}.h of TensorFlow 2.15 and 2.21.
  * Test     tests/unit/runtime/tensorflow/test_tensorflow_api.c, tests/integration/horovod_tensorflow.py,

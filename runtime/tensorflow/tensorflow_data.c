@@ -82,7 +82,7 @@ void pl_tensorflow_data_close(struct pl_tensorflow_data *data)
 uint64_t pl_tensorflow_data_mark(void)
 {
     const unsigned char *random = (const unsigned char *)getauxval(AT_RANDOM); /* 16 random bytes from the kernel */
-    uint64_t mark = 14695981039346656037U;                                     /* FNV-1a: the bytes stay unknown */
+    uint64_t mark = 14695981039346656037U;                                     /* hashed, so the bytes stay unknown */
 
     for (size_t i = 0; random && i < 16; i++) {
         mark = (mark ^ random[i]) * 1099511628211U;
@@ -223,7 +223,7 @@ static void check_skipped(struct pl_tensorflow_iterator *iterator, const struct 
     iterator->skipped = progress->skipped;
 }
 
-/* Counts a batch, and prints what AWS's PipeModeDataset printed, whose words programs that watch logs know. */
+/* Counts a batch, and prints the words of AWS's PipeModeDataset, for which programs that watch logs look. */
 static void count(struct pl_tensorflow_iterator *iterator, uint64_t bytes, int64_t read_ns)
 {
     const uint64_t step = iterator->data->options.report_samples;
