@@ -20,9 +20,9 @@
 struct pl_text;
 
 /**
- * INT and SIZE are whole numbers (SIZE may be followed by KiB, MiB or GiB), REAL is a finite number, all three at least
- * 0. TEXT has at most 127 bytes. WORD is empty or one of the setting's words, in which N means a number of one or two
- * digits.
+ * INT and SIZE are integers (SIZE may have the suffix KiB, MiB or GiB), REAL is a finite number; all three are at least
+ * 0. TEXT has at most 127 bytes. WORD is empty or one of the setting's words; N in a word stands for a number of one or
+ * two digits.
  */
 enum pl_knob_type {
     PL_KNOB_TYPE_BOOL,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes one line to stderr per call, with a prefix. A line that nobody reads for a second is dropped and counted. */
+/* Writes one line to stderr per call, with a prefix. A line that takes more than 1 s is dropped and counted. */
 #include "base/log.h"
 
 #include "base/clock.h"

@@ -78,6 +78,9 @@ struct pl_option {
 /**
  * Reads the options into the struct `target`, which contains the defaults. Afterwards the other arguments begin at
  * `optind`. --help and -h exist in every program.
+ *
+ * Errors  PL_END (without a report) at --help; PL_INVALID for an option that is not in `table`, is used wrongly or has
+ *         a wrong value.
  */
 enum pl_status pl_options_read(const struct pl_option *table, int argc, char **argv, void *target,
                                struct pl_error *reterr) PL_MUST_CHECK;

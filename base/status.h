@@ -90,7 +90,7 @@ enum pl_status pl_error_raise(struct pl_error *reterr, enum pl_status status, en
 /** Like pl_error_raise(), for failures without a native code. */
 #define pl_error_set(reterr, status, ...) pl_error_raise((reterr), (status), PL_DOMAIN_NONE, 0, __VA_ARGS__)
 
-/** For a call that failed with errno: PL_SYSTEM, and "cannot " before the text: "cannot open 'a.txt': No such file". */
+/** For a call that failed with errno: PL_SYSTEM and "cannot " before the text, "cannot open 'a.txt': No such file". */
 #define pl_error_errno(reterr, ...) pl_error_raise((reterr), PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "cannot " __VA_ARGS__)
 
 /** Appends what the caller was doing, for example "reading channel 'training'". Later texts follow earlier ones. */

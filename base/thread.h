@@ -13,7 +13,7 @@
 
 /**
  * Starts a thread that runs `function(argument)` with all signals blocked; the caller's mask does not change. `what`
- * names the thread in the error: PL_SYSTEM, "start <what>: <reason>".
+ * names the thread in the error: PL_SYSTEM, "cannot start <what>: <reason>".
  */
 enum pl_status pl_thread_start(pthread_t *ret_thread, void *(*function)(void *), void *argument, const char *what,
                                struct pl_error *reterr) PL_MUST_CHECK;

@@ -22,10 +22,7 @@ enum pl_optimizer_kind {
     PL_ADAGRAD,
 };
 
-/**
- * Zero-initialise; zero is each field's default. Must be equal on all ranks, and each step's rate too; this is not
- * checked.
- */
+/** Zero-initialise: zero is each field's default. Must be equal on all ranks, as must each step's rate: not checked. */
 struct pl_optimizer_options {
     enum pl_optimizer_kind kind;
     double momentum; /* SGD; 0: none */

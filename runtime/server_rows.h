@@ -31,8 +31,7 @@ enum { PL_SERVER_MOST_COLUMNS = 65536, PL_SERVER_TABLE_NAME_BYTES = 64, PL_SERVE
 
 /** Zero-initialise. All workers must have the same tables in the same order; joining checks this. */
 struct pl_server_table {
-    const char
-        *name; /* letters, digits, '_', '-' and '.', not '.' first; a part of file names */
+    const char *name; /* letters, digits, '_', '-' and '.', not '.' first; a part of file names */
     uint64_t columns; /* number of float32 values per row */
     enum pl_server_initial initial;
     double bound;

@@ -83,7 +83,7 @@ static enum pl_json_kind item_kind(const cJSON *item)
     return item ? kinds[pl_python_json_kind((const struct pl_python_json *)item)] : PL_JSON_NOTHING;
 }
 
-/* Appends a description of an item, for a message. Numbers are shown, but strings are not, because they may be secrets. */
+/* Appends a description of an item, for a message. Numbers are shown; strings are not, because they may be secrets. */
 static void append_found(const cJSON *item, struct pl_text *found)
 {
     if (cJSON_IsNumber(item)) {

@@ -4,9 +4,8 @@
  * that must keep Python's grammar or the digits of numbers; CONTRIBUTING.md says which to use.
  *
  * The parser also refuses text that cJSON would accept or change: invalid UTF-8, a byte order mark, raw control
- * characters, \u0000, half a surrogate pair, 007 and 1., integers beyond 2^53, numbers too large for a double, text
- * after the value, duplicate names in an object, and more levels, values or bytes than the bounds. Names are compared
- * byte by byte.
+ * characters, \u0000, half a surrogate pair, 007 and 1., integers beyond 2^53, numbers that no double holds, text after
+ * the value, duplicate names, and more levels, values or bytes than the bounds. Names are compared byte by byte.
  *
  * A value of the wrong kind is refused with its path: "config.json: resources.hosts[2]: expected a string, found the
  * number 7". Messages show numbers, but never the contents of a string.
@@ -55,7 +54,7 @@ struct pl_json_value {
     const struct cJSON *item;   /* NULL if the value is missing */
     const struct cJSON *parent; /* parent of a missing value */
     const char *name;           /* name of a missing value; NULL: it would be the next item of a list */
-    enum pl_json_kind wanted;   /* kind that a missing value should have had, since something was looked for below it */
+    enum pl_json_kind wanted;   /* kind that a missing value should have: a member or item of it was read */
 };
 
 /**

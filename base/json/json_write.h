@@ -31,8 +31,8 @@ struct pl_json_writer {
     bool comma;                       /* the list or object has a value already */
     bool ended;                       /* the root is complete */
     char closings[PL_JSON_MAX_DEPTH]; /* closing brackets of the open lists and objects, by depth */
-    const char *wrong;                /* why the first wrong value cannot be written */
-    char wrong_name[64];              /* name of that value */
+    const char *wrong;                /* description of the first value that JSON cannot represent */
+    char wrong_name[64];              /* name of this value */
 };
 
 #define PL_JSON_WRITER(to) ((struct pl_json_writer){.text = (to)})

@@ -38,7 +38,7 @@ struct pl_python_json *pl_python_json_node_new(enum pl_python_json_kind kind)
     for (struct pl_python_json *child = (struct pl_python_json *)(parent)->item.child; child;                          \
          child = (struct pl_python_json *)child->item.next)
 
-/* Releases what `node` holds but its name, and not `node` itself. The parser bounds the depth, so recursion is safe. */
+/* Releases the members of `node` except its name, but not `node`. The parser bounds the depth, so recursion is safe. */
 static void clear(struct pl_python_json *node)
 {
     cJSON *child = node->item.child;

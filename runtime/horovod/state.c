@@ -38,7 +38,7 @@ static struct {
         struct pl_bootstrap *members; /* the ranks of this init, if they are not all ranks of the job; else NULL */
     } synced;
     bool follows;                                 /* set before `service` */
-    char why_copied[PL_DEVICE_REASON_BYTES + 32]; /* set before the service, equal on all ranks; "": they stay there */
+    char why_copied[PL_DEVICE_REASON_BYTES + 32]; /* set before `service`, equal on all ranks; "": they stay there */
 } state = {.changing = PTHREAD_MUTEX_INITIALIZER, .leave_ns = -1, .lock = PTHREAD_RWLOCK_INITIALIZER};
 
 struct pl_service *pl_state_hold(void)

@@ -51,6 +51,10 @@ struct pl_server_serve_options {
 /**
  * Serves until all workers of the job have left. A worker that closes its socket without LEAVE is lost: this is logged,
  * and the worker counts as one that has left.
+ *
+ * Collective  yes, over the servers.
+ * Errors      PL_PEER: too few workers are left; PL_MISMATCH: the workers of two hosts have different layouts; those of
+ *             a transport, PL_SYSTEM, PL_MEMORY. The remaining workers get the failure.
  */
 enum pl_status pl_server_serve(const struct pl_server_serve_options *options, struct pl_error *reterr) PL_MUST_CHECK;
 

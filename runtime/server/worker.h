@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/**
- * A worker's files share this. worker.c: its life, steps, optimizer state; worker_connect.c: connection; worker_rows.c:
- * tables.
- */
+/** Shared by a worker's files: worker.c (life, steps, optimizer state), worker_connect.c, worker_rows.c (tables). */
 #ifndef PL_RUNTIME_SERVER_WORKER_H
 #define PL_RUNTIME_SERVER_WORKER_H
 
