@@ -29,8 +29,8 @@ const char *pl_log_level_text(enum pl_log_level level);
 bool pl_log_level_read(const char *word, enum pl_log_level *ret_level);
 
 /**
- * Prepares the log at the start of a program: sets the prefix, and the level from the variable PACELINE_LOG. If its
- * value is wrong, warns. Call it before other threads start.
+ * Prepares the log at the start of a program: sets the prefix, and the level from the variable PACELINE_LOG. A wrong
+ * value causes a warning. Call it before other threads start.
  */
 void pl_log_open(const char *prefix);
 

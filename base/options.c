@@ -149,7 +149,7 @@ static enum pl_status read_some(const struct pl_option *table, bool is_first, co
     int code;
 
     opterr = 0;
-    optind = 0; /* 0: glibc starts again at the beginning */
+    optind = 0; /* 0 makes glibc start again at the first argument */
     while ((code = getopt_long(argc, argv, letters, rows, NULL)) != -1) {
         const struct pl_option *option = table;
 

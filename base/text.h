@@ -121,7 +121,7 @@ enum { PL_TEXT_NEAR_EDITS = 2 }; /* usual limit for the edit distance of two nam
 struct pl_text_near {
     const char *name;
     const char *meant; /* borrowed; NULL if no candidate is near */
-    unsigned edits;    /* its edit distance from `name` */
+    unsigned edits;    /* edit distance of `meant` from `name` */
 };
 
 /* Returns the edit distance: the number of characters to insert, delete or change to turn `a` into `b`; at most `limit`

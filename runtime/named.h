@@ -106,8 +106,8 @@ enum pl_named_divisor {
 enum pl_named_phase {
     PL_NAMED_ANNOUNCED, /* one rank, here or elsewhere, has announced it */
     PL_NAMED_AGREED,    /* all ranks have announced it, or it has failed */
-    PL_NAMED_STARTED,   /* its collective was started */
-    PL_NAMED_ENDED,     /* its collective has ended */
+    PL_NAMED_STARTED,   /* the operation's collective was started */
+    PL_NAMED_ENDED,     /* the operation's collective has ended */
     PL_NAMED_ROUND,     /* a round of announcements has arrived */
 };
 
@@ -132,7 +132,7 @@ struct pl_named_observer {
 /** Switches an observer on or off, from any thread. For a moment after this returns, callbacks may still run. */
 void pl_named_observe(struct pl_named_observer *observer, bool active);
 
-/** Zero-initialise. */
+/** Options of an engine or a service. Zero-initialise. */
 struct pl_named_options {
     uint64_t start_bytes; /* number of submitted bytes at which rounds start although no thread waits; 0: 1 MiB */
     enum pl_named_divisor join_divisor;

@@ -28,8 +28,8 @@ struct pl_optimizer_options {
     double momentum; /* SGD; 0: none */
     bool nesterov;
     double weight_decay;
-    double beta1;          /* Adam; 0: 0.9 */
-    double beta2;          /* 0: 0.999 */
+    double beta1;          /* decay of Adam's mean; 0: 0.9 */
+    double beta2;          /* decay of Adam's variance; 0: 0.999 */
     double epsilon;        /* Adam, Adagrad; 0: 1e-8 */
     double clip_norm;      /* longest global gradient norm; 0: no limit */
     double loss_scale;     /* first factor of the loss; 0: the loss is not scaled */

@@ -28,7 +28,7 @@ struct pl_schedule {
     uint64_t total_steps;
     uint64_t every_steps;
     double gamma;
-    double power; /* 0: 1 */
+    double power; /* exponent for POLYNOMIAL; 0: 1 */
     double end_rate;
 };
 

@@ -43,7 +43,7 @@
 
 struct pl_server;
 
-/** Zero-initialise. Must be equal on all workers; joining checks this. */
+/** Options of a worker. Zero-initialise. Must be equal on all workers; joining checks this. */
 struct pl_server_options {
     /* the servers' optimizer; clip_norm and loss_scale need all gradients at once: PL_UNSUPPORTED */
     struct pl_optimizer_options optimizer;

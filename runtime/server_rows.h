@@ -29,7 +29,7 @@ enum pl_server_initial {
 
 enum { PL_SERVER_MOST_COLUMNS = 65536, PL_SERVER_TABLE_NAME_BYTES = 64, PL_SERVER_MOST_TABLES = 1024 };
 
-/** Zero-initialise. All workers must have the same tables in the same order; joining checks this. */
+/** Options of a table. Zero-initialise. The same tables in the same order on all workers; joining checks this. */
 struct pl_server_table {
     const char *name; /* letters, digits, '_', '-' and '.', not '.' first; a part of file names */
     uint64_t columns; /* number of float32 values per row */

@@ -71,13 +71,13 @@ enum pl_status pl_service_new(struct pl_world *world, const struct pl_named_opti
 void pl_service_free(struct pl_service *service);
 
 /**
- * Submit one operation in process set `set`. Name, splits and shape are copied. Nothing waits here.
+ * Submits one operation in process set `set`, without waiting. Name, splits and shape are copied.
  *
  * Ownership  buffers belong to the service until the operation has ended.
- * Errors     PL_INVALID: unknown set, a set of other `ranks`, this rank is not a member, the name is still in flight in
- *            the set (the earlier operation goes on), this rank is joining, a bad shape or split, and what
- *            pl_collective_post() refuses. PL_UNSUPPORTED: device memory that this kind or this world
- *            cannot use. PL_CANCELLED after a shutdown. PL_MEMORY. On an error nothing was submitted.
+ * Errors     PL_INVALID: unknown set, `ranks` of the completion is wrong, this rank is not a member, the name is still
+ *            in flight in the set (the earlier operation goes on), this rank is joining, a bad shape or split, and what
+ *            pl_collective_post() refuses. PL_UNSUPPORTED: device memory that this kind or this world cannot use.
+ *            PL_CANCELLED after a shutdown. PL_MEMORY. On an error nothing was submitted.
  */
 enum pl_status pl_service_submit(struct pl_service *service, int set, const struct pl_named_op *op,
                                  struct pl_completion *completion, struct pl_error *reterr) PL_MUST_CHECK;

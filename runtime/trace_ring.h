@@ -27,7 +27,7 @@ struct pl_ring_head {
     int64_t realtime_minus_monotonic_ns; /* offset to the wall clock: aligns hosts as exactly as their clocks agree */
     _Atomic uint64_t written;
     /* the newest collective that this rank has posted in the world of all ranks; it may not have ended */
-    _Atomic uint64_t posted_sequence; /* 0: none */
+    _Atomic uint64_t posted_sequence; /* `sequence` of that collective; 0: none was posted */
     int64_t posted_ns;
     uint32_t posted_kind;
     char posted_name[PL_RING_COLLECTIVE_NAME_BYTES]; /* no NUL if the name fills it */
@@ -48,7 +48,7 @@ struct pl_ring_record {
         char span_name[PL_TRACE_NAME_BYTES];
         struct {
             char name[PL_RING_COLLECTIVE_NAME_BYTES];
-            uint64_t sequence; /* the same on all ranks of the collective's world */
+            uint64_t sequence; /* number of the collective, the same on all ranks of its world */
         } collective;
     };
 };
@@ -62,13 +62,13 @@ struct pl_ring {
     uint64_t first;                 /* number of the first complete record before head.written */
 };
 
-/** Errors: as pl_trace_merge(). */
+/** Reads the ring in the file `path`. Errors: as pl_trace_merge(). */
 enum pl_status pl_ring_read(const char *path, struct pl_ring *ring, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Converts `ns` to the wall clock of the rank's host. Values of a damaged ring may overflow, and wrap around. */
 int64_t pl_ring_wall_ns(const struct pl_ring_head *head, int64_t ns);
 
-/** Zero-initialise. */
+/** Options of pl_trace_new(). Zero-initialise. */
 struct pl_trace_options {
     const char *path; /* the ring's file; NULL: memory */
     uint64_t records; /* number of records that are kept; 0: 16384 */

@@ -13,8 +13,8 @@ enum { CLASSES = 10, EVALUATE_SAMPLES = 100 };
 
 struct cifar10_data {
     struct pl_dataset *dataset;
-    float *images;   /* [batch][32][32][3] */
-    uint8_t *labels; /* [batch] */
+    float *images;   /* [batch][32][32][3]: pixels of a batch */
+    uint8_t *labels; /* [batch]: classes of the pictures */
 };
 
 /* Mean and standard deviation of the training pictures' colours; most CIFAR-10 programs use these values. */

@@ -45,7 +45,7 @@ struct cifar10_batch {
     uint64_t index; /* number in the epoch, from 0 */
     size_t samples;
     const float *images;   /* [samples][32][32][3], values from about -2 to 2 */
-    const uint8_t *labels; /* [samples] */
+    const uint8_t *labels; /* [samples]: classes of the pictures */
 };
 
 /** Returns this rank's next batch. PL_END after the last batch. */

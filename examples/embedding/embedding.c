@@ -39,9 +39,9 @@ static const struct nn_option option_table[] = {
 /* A batch: samples, the rows of their ids, and the gradients of those rows. */
 struct batch {
     uint64_t most_samples, samples;
-    struct clicks_sample *clicks; /* [most_samples] */
-    int64_t *ids;                 /* [most_samples, CLICKS_FIELDS] */
-    float *rows;                  /* [most_samples, CLICKS_FIELDS, columns] */
+    struct clicks_sample *clicks; /* [most_samples]: the samples */
+    int64_t *ids;                 /* [most_samples, CLICKS_FIELDS]: ids of the samples */
+    float *rows;                  /* [most_samples, CLICKS_FIELDS, columns]: rows of these ids */
     float *gradients;
 };
 

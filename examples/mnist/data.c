@@ -10,7 +10,7 @@
 
 enum { LOAD_TIMEOUT_S = 600 };
 
-/* Uses the platform's own FIFOs, which carry IDX arrays for one reader, and not only this rank's share. */
+/* Uses the platform's own FIFOs instead, which carry IDX arrays for one reader, not only this rank's share. */
 static enum pl_status take_whole(struct pl_runtime *runtime, const char *name, struct pl_channel_setup *channel,
                                  struct pl_error *reterr)
 {

@@ -81,8 +81,8 @@ struct trainer {
     struct pl_schedule schedule;
     struct pl_stop *stop;
     size_t max_samples;
-    float *inputs;   /* [max_samples][pixels] */
-    uint8_t *labels; /* [max_samples] */
+    float *inputs;   /* [max_samples][pixels]: images of a batch */
+    uint8_t *labels; /* [max_samples]: digits of these images */
     uint64_t step;
     uint64_t first_epoch;            /* first epoch of this run */
     struct pl_sampler_state resumed; /* position in this epoch at which training begins */

@@ -20,7 +20,7 @@ enum {
 };
 
 struct blas_state {
-    float *patches;  /* [positions][kernel * kernel * in channels] */
+    float *patches;  /* [positions][kernel * kernel * in channels]: gathered inputs */
     float *backward; /* gradients of the patches, the same shape */
     double *sums;    /* [most units of a layer], for bias gradients; zero between uses */
     float *part;

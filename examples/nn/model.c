@@ -23,7 +23,7 @@ struct nn_model {
     struct nn_layer *layers;
     size_t layer_count;
     struct nn_parameter *parameters;
-    struct staged_parameter *staged_parameter; /* [parameter_count] */
+    struct staged_parameter *staged_parameter; /* [parameter_count]: copies for the backend */
     size_t parameter_count;
     size_t max_samples;
     float *gradients[2]; /* gradients of a layer's output and input, alternately */

@@ -17,7 +17,7 @@ struct nn_peers {
     struct pl_optimizer *optimizer;     /* NULL: the servers have the optimizer */
     struct pl_server *server;           /* NULL: the processes are ranks */
     struct pl_shard all;                /* this process's number in the job, and the number of processes */
-    struct pl_shard local;              /* the same on its host */
+    struct pl_shard local;              /* this process's number on its host, and the number there */
     double rate;                        /* learning rate of the optimizer's next step */
     bool averages;                      /* a step is one update, by the average of all gradients */
     bool saves;                         /* checkpoints are wanted */

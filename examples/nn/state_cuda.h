@@ -93,7 +93,7 @@ static inline size_t nn_weight_elems(const struct nn_layer *layer)
 enum pl_status nn_bias_backward(struct cuda_state *cuda, const struct nn_layer *layer, size_t rows,
                                 float *output_gradient, bool accumulate, struct pl_error *reterr);
 
-/* Convolutions; they are in conv_cuda.c. */
+/* The functions of convolutions, in conv_cuda.c. */
 enum pl_status nn_conv_open(struct cuda_state *cuda, const struct nn_layer *layer, struct convolution *convolution,
                             struct pl_error *reterr);
 void nn_conv_close(struct convolution *convolution);

@@ -17,7 +17,7 @@ struct gradient_list {
     char *name;
     size_t count;
     uint64_t elems;   /* number of elements of all tensors */
-    char **names;     /* [count] */
+    char **names;     /* [count]: names of the tensors */
     uint64_t *counts; /* [count], numbers of elements */
 };
 

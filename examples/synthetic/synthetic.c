@@ -58,7 +58,7 @@ struct synthetic {
     uint64_t step;
     /* [2 * tensors]: values that this rank writes into each tensor, later the values that it finds there */
     float *ends;
-    double *ms; /* [steps] */
+    double *ms; /* [steps]: time of each step */
 };
 
 /* Times of the three kinds of step: for each step the slowest rank's time, then the median over the steps. */
@@ -154,7 +154,7 @@ static enum pl_status begin_step(struct synthetic *s, double backward_ms, struct
     return backward_ms > 0.0 ? PL_OK : gpu_mark_all(s->gpu, reterr); /* the backward pass marks each tensor itself */
 }
 
-/* Makes this rank wait before its step, as if for data or a file, and adds a span with that name to the trace. */
+/* Makes this rank wait before its step, as if for data or a file, and adds a span called `late_as` to the trace. */
 static enum pl_status be_late(const struct synthetic *s, double ms, struct pl_error *reterr)
 {
     const int64_t start_ns = pl_clock_now_ns(), end_ns = start_ns + (int64_t)(ms * (double)PL_NS_PER_MS);

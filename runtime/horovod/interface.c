@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Horovod's C interface: numbers of ranks, process sets, and what is built in. */
+/* Horovod's C interface: numbers of ranks, process sets, and the features that are built in. */
 #include "base/environment.h"
 #include "base/knob.h"
 #include "base/log.h"

@@ -18,7 +18,7 @@
 struct pl_state_members {
     const void *communicator_at; /* address of an MPI communicator; NULL if `ranks` is used */
     const int *ranks;            /* [count], ranks of the job in their new order; the caller must be one of them */
-    int count;                   /* 0: all ranks */
+    int count;                   /* number of `ranks`; 0: all ranks join */
 };
 
 /**
@@ -83,8 +83,8 @@ void pl_communicators_forget(void);
 
 enum pl_interpreter {
     PL_INTERPRETER_RUNS,   /* also: there is no interpreter */
-    PL_INTERPRETER_ENDS,   /* its exit hooks run; the exit status is not known yet */
-    PL_INTERPRETER_FAILED, /* its exit hooks run after an uncaught exception of the program */
+    PL_INTERPRETER_ENDS,   /* exit hooks run; the exit status is not known yet */
+    PL_INTERPRETER_FAILED, /* exit hooks run after an uncaught exception of the program */
 };
 
 enum pl_interpreter pl_interpreter_state(void);

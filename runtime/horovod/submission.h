@@ -22,7 +22,7 @@ struct pl_submission {
     struct pl_completion completion; /* first member: `call` gets its address, which is the submission's */
     void *owner;                     /* argument for `call` */
     size_t count;
-    struct pl_named_result *results; /* [count] */
+    struct pl_named_result *results; /* [count]: results of the operations */
     struct pl_submission_factors *factors;
     uint64_t *splits;
     struct pl_named_op ops[]; /* [count], the caller completes them before the start */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Named tensors in device memory. A batch is one collective of one tensor, or of many tensors, which one kernel packs
- * into a buffer and another unpacks. Batches are posted in the order in which ranks have agreed on them, and end in
+ * into a buffer and another one unpacks. Batches are posted in the order in which ranks have agreed on them, and end in
  * that order; packing, the collective and unpacking of several of them overlap, on three streams.
  */
 #include "runtime/named/device.h"
@@ -316,7 +316,7 @@ static enum pl_status prepare(struct pl_named *named, struct pl_named_batch *bat
                                       collective->op, device->pack, pl_world_deadline_ns(named->world), reterr);
 }
 
-/* ---- through the arena ---- */
+/* ---- sums through the arena ---- */
 
 /*
  * Gives a batch a part of the arena. `*ret_there` is false while no part is free. It is true with no part if the ranks
@@ -431,7 +431,7 @@ static enum pl_status post_queued(struct pl_named *named, bool *ret_moved, struc
     return PL_OK;
 }
 
-/* ---- what follows the request ---- */
+/* ---- after the request ---- */
 
 /* Records the event after the results: the tensors have their values when it is reached. */
 static enum pl_status record_end(struct pl_named_device *device, struct pl_named_batch *batch, struct pl_error *reterr)

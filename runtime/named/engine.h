@@ -69,7 +69,7 @@ struct pl_service_name;
 struct pl_named_submission {
     /* set by the caller of the engine */
     struct pl_named_result *results; /* [count], zeroed: one result for each operation; NULL: results are dropped */
-    /* not NULL: the submission is also listed when all of it is queued on the device, before its end there */
+    /* not NULL: the submission is also listed when all of it is queued on the device, before it has ended there */
     pl_named_lose *lose;
     struct pl_device_event *ready; /* for device memory: the event of pl_named_mark(), until the end */
     const char *name;              /* name of the operation, or of the group; NULL: an automatic name */
@@ -91,7 +91,7 @@ struct pl_named_submission {
     enum pl_named_submission_kind kind;
     struct pl_completion *completion;
     struct pl_service *service;
-    bool is_small;                   /* its memory is reused for another submission */
+    bool is_small;                   /* the submission's memory is reused for another one */
     int number;                      /* number of its process set */
     struct pl_named *named;          /* the set's engine; NULL: the set was removed before the submission was taken */
     struct pl_service_name *of_name; /* NULL: the name is automatic, or is free again */
@@ -106,7 +106,7 @@ struct pl_named_submission {
 /** How far a batch in device memory has come. */
 enum pl_named_stage {
     NAMED_QUEUED,   /* all ranks agree; the batch waits for the world or for a buffer */
-    NAMED_POSTED,   /* its request, or the request of one of its pieces, runs */
+    NAMED_POSTED,   /* the request of the batch, or of one of its pieces, runs */
     NAMED_LAUNCHED, /* all its work is queued on the device */
 };
 
@@ -153,9 +153,9 @@ struct pl_named_round {
     struct pl_request *persistent; /* the request that exchanges the heads */
     bool in_payload;               /* the heads have arrived; the payloads are in flight */
     struct pl_named_head own;
-    struct pl_named_head *heads; /* [n] */
+    struct pl_named_head *heads; /* [n]: heads of all ranks */
     struct pl_text payload;      /* payload of this rank */
-    uint64_t *payload_bytes;     /* [n] */
+    uint64_t *payload_bytes;     /* [n]: lengths of all payloads */
     unsigned char *received;     /* payloads, in rank order */
     size_t received_capacity;
     uint64_t oldest_number; /* on rank 0: pending_number of the entry that has been pending longest */

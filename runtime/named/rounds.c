@@ -18,7 +18,7 @@
 enum announcement {
     ANNOUNCE_ID = 1,        /* uint32_t id, row counts */
     ANNOUNCE_WHOLE = 2,     /* uint16_t name length, name, definition, row counts */
-    ANNOUNCE_ANONYMOUS = 3, /* as WHOLE, but the name is used only once */
+    ANNOUNCE_ANONYMOUS = 3, /* as ANNOUNCE_WHOLE, but the name is used only once */
 };
 
 enum { WAITING_LINES = 8 };
@@ -451,7 +451,7 @@ static enum pl_status in_round(const struct pl_named *named, enum pl_status stat
     return status;
 }
 
-/* Ends the round's request: releases it unless it is the persistent one, and processes what was received. */
+/* Ends the round's request: processes the received data, and releases the request unless it is persistent. */
 static enum pl_status end_request(struct pl_named *named, struct pl_error *reterr)
 {
     struct pl_request *request = PL_TAKE(named->round.request);

@@ -23,7 +23,7 @@ struct pl_service_name {
 
 /** A process set, until it is removed. */
 struct pl_service_members {
-    int count;  /* 0: the number is free */
+    int count;  /* number of ranks; 0: the set's number is free */
     int *ranks; /* [count], ranks of the whole world in the set's order */
     /* for the members' engine; its rank numbers and roots count in the set. NULL: this rank is not a member */
     struct pl_world *world;

@@ -14,7 +14,7 @@ struct named_group {
     uint64_t hash;
     uint32_t members;
     uint32_t complete;
-    struct pl_named_entry **entries; /* [members] */
+    struct pl_named_entry **entries; /* [members]: the complete ones */
     struct named_group *next;
 };
 

@@ -32,7 +32,7 @@ struct pl_server_layout_head {
     uint64_t tables;
     uint64_t lines_bytes;
     int64_t staleness; /* steps, or PL_SERVER_NO_BOUND */
-    uint64_t kind;     /* enum pl_optimizer_kind */
+    uint64_t kind;     /* value of enum pl_optimizer_kind */
     uint32_t nesterov;
     uint32_t wire; /* 0 or a flag PL_WIRE_* */
     double momentum, weight_decay, beta1, beta2, epsilon;
@@ -63,7 +63,7 @@ void pl_server_layout_done(struct pl_server_layout *layout);
 
 struct pl_optimizer_options pl_server_layout_optimizer(const struct pl_server_layout *layout);
 
-/** Errors: PL_MISMATCH names the first line that differs, and the worker that has it. */
+/** Compares two layouts. Errors: PL_MISMATCH names the first line that differs, and the worker that has it. */
 enum pl_status pl_server_layout_compare(const struct pl_server_layout *a, const char *whose_a,
                                         const struct pl_server_layout *b, const char *whose_b,
                                         struct pl_error *reterr) PL_MUST_CHECK;
@@ -78,9 +78,9 @@ enum pl_status pl_server_layout_compare(const struct pl_server_layout *a, const 
 struct pl_table {
     char name[PL_SERVER_TABLE_NAME_BYTES]; /* padded with NULs */
     uint64_t columns;
-    uint64_t initial; /* enum pl_server_initial */
+    uint64_t initial; /* value of enum pl_server_initial */
     uint64_t seed;
-    uint64_t kind; /* enum pl_optimizer_kind */
+    uint64_t kind; /* value of enum pl_optimizer_kind */
     double bound, rate, epsilon;
 };
 

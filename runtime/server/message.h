@@ -62,7 +62,7 @@ enum {
 };
 
 struct pl_server_rows_request {
-    uint64_t what; /* enum pl_server_rows */
+    uint64_t what; /* value of enum pl_server_rows */
     uint64_t time_ns;
     char path[PL_SERVER_TEXT_BYTES - 2 * sizeof(uint64_t)]; /* NUL-terminated */
 };

@@ -35,7 +35,7 @@ struct pl_server_remote {
     struct pl_server_receiver receiver;
     int rank;
     int size;
-    struct incoming *incoming; /* [size] */
+    struct incoming *incoming; /* [size]: receives, by sending server */
     struct outgoing *first;    /* messages in flight */
     bool has_said_end;
     int ended; /* number of other servers that have ended */

@@ -48,7 +48,7 @@ struct pl_server_packet {
     uint64_t data_bytes;
     uint64_t steps;
     double rate;
-    uint32_t push; /* enum pl_server_push */
+    uint32_t push; /* value of enum pl_server_push */
     uint32_t is_lost;
     uint32_t stays;
     uint32_t stops; /* PUSH and VALUES: 1 if a worker asks all workers to stop */

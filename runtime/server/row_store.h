@@ -77,7 +77,7 @@ struct pl_row_file_head {
     uint64_t crc32c;  /* checksum of the bytes before this field */
 };
 
-/** Errors: PL_CORRUPT says what is wrong. */
+/** Checks the head of a file. Errors: PL_CORRUPT says what is wrong. */
 enum pl_status pl_row_file_check(const struct pl_row_file_head *head, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

@@ -19,7 +19,7 @@ struct request {
     enum pl_server_rows what;
     uint64_t table;
     int waiting;      /* number of servers that have not answered yet */
-    bool *is_waiting; /* [hosts] */
+    bool *is_waiting; /* [hosts]: the server has not answered yet */
     uint32_t *at;     /* [MOST_ROWS]: positions in the list, grouped by server; used if there are several servers */
     uint16_t *owner;  /* [MOST_ROWS]: owner of each row; a copy, because the worker may change the list */
     uint64_t *first;  /* [hosts + 1]: index in `at` where each server's positions begin */
@@ -29,8 +29,8 @@ struct request {
 };
 
 struct server_rows {
-    struct pl_row_store **stores; /* [tables] */
-    struct request *requests;     /* [workers of this host] */
+    struct pl_row_store **stores; /* [tables]: this server's rows of each table */
+    struct request *requests;     /* [workers of this host]: the request of each worker */
     char **stage;                 /* [hosts]: buffer for data from another server */
 };
 

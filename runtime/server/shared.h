@@ -46,7 +46,7 @@ struct pl_server_piece {
 struct pl_server_slot {
     /* written by the worker; kind, rate and stops change before a step's first piece, while no piece is in flight */
     _Alignas(64) _Atomic uint64_t pushed; /* number of pieces pushed since it joined, in the order of their numbers */
-    uint32_t kind;                        /* enum pl_server_push */
+    uint32_t kind;                        /* value of enum pl_server_push: what the worker pushes */
     uint32_t stops;                       /* this worker asks all workers to stop */
     double rate;                          /* learning rate */
     _Atomic uint64_t fetches;             /* number of requests for the newest values of all pieces */
@@ -56,7 +56,7 @@ struct pl_server_slot {
      */
     _Alignas(64) _Atomic uint64_t applied;
     _Atomic uint64_t fetched;
-    uint64_t first_step; /* number of steps that the job had finished when this worker joined; written before WELCOME */
+    uint64_t first_step; /* first step number of this worker, see slowest_steps; written before WELCOME */
 };
 
 /** Size of a worker's list of ids and rows, if there are tables: at least one row of any table fits. */

@@ -67,14 +67,14 @@ struct pl_server_state {
     int host;
     int hosts;
     int total;                        /* number of workers of the job */
-    struct pl_server_worker *workers; /* [total] */
+    struct pl_server_worker *workers; /* [total]: all workers of the job */
     int left;                         /* number of workers that have left */
     int staying;                      /* number of workers that have left and still read */
     int lost;
     int last_lost;
     /* while too few workers are left: deadline of the wait for the reason; 0: enough are left */
     int64_t few_deadline_ns;
-    struct pl_server_local *locals; /* [options->workers] */
+    struct pl_server_local *locals; /* [options->workers]: the workers of this host */
     int listen_fd;
     bool is_bound;
     int pending[SERVER_MOST_PENDING]; /* accepted sockets before their JOIN; -1: free */

@@ -166,7 +166,7 @@ enum pl_status pl_worker_check_there(const struct pl_server *server, struct pl_e
     return server->has_left ? pl_error_set(reterr, PL_INVALID, "this worker has left its parameter servers") : PL_OK;
 }
 
-/* Errors: also PL_INVALID before pl_server_start(). */
+/* Fails before pl_server_start(). Errors: those of pl_worker_check_there(), and PL_INVALID. */
 static enum pl_status check_started(const struct pl_server *server, struct pl_error *reterr)
 {
     PL_TRY(pl_worker_check_there(server, reterr));

@@ -132,7 +132,7 @@ static int compare_placed(const void *left_at, const void *right_at)
     return (left->at > right->at) - (left->at < right->at);
 }
 
-/* Adds up the rows of each id, in the order of the list; the ids become ascending. */
+/* Adds up the rows of each id, in the order of the list. The results are in ascending order of ids. */
 static enum pl_status sum_rows(const int64_t *ids, const float *rows, uint64_t count, uint64_t columns,
                                int64_t **ret_ids, float **ret_sums, uint64_t *ret_count, struct pl_error *reterr)
 {
