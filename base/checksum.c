@@ -55,7 +55,7 @@ uint32_t pl_checksum_crc32c(uint32_t before, const void *data, size_t bytes)
     const unsigned char *next = data;
     uint32_t crc = ~before;
 
-    /* The library takes an int as the length, and a pointer to non-const data, to which it does not write. */
+    /* The library takes an int as the length, and a non-const pointer, but does not write to the data. */
     while (bytes > 0) {
         size_t part = bytes < (1U << 30) ? bytes : 1U << 30;
 

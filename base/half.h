@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Conversions of float16 and bfloat16, in the language that C11 and CUDA C++ share. The conversion to float32 is exact.
- * The conversion from float32 rounds to nearest, ties to even, and a value that is too large becomes infinity. A NaN
- * keeps its sign and the upper bits of its payload, and becomes quiet, as in a CPU's own conversions.
+ * Conversions of float16 and bfloat16, in code that is valid C11 and CUDA C++. The conversion to float32 is exact. The
+ * conversion from float32 rounds to nearest, ties to even, and a value that is too large becomes infinity. A NaN keeps
+ * its sign and the upper bits of its payload, and becomes quiet, as in a CPU's own conversions.
  *
  * Source  IEEE 754-2019, sections 3.6 and 6.2.
  * Test    tests/unit/base/test_half.c

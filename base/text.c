@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text that grows while it is appended to, UTF-8 checks, and numbers without the locale. */
+/* A growing text, UTF-8 checks, and numbers that do not depend on the locale. */
 #include "base/text.h"
 
 #include "base/memory.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allreduce: each rank gives a vector, and each rank gets the sum of all vectors.
+/* Allreduce: each rank has a vector, and gets the sum of all vectors.
  *
  *   cc 01_allreduce.c -o allreduce $(pkg-config --cflags --libs paceline)
  *   mpirun -n 2 ./allreduce

@@ -153,7 +153,7 @@ enum pl_status pl_checkpoint_read_state(const char *directory, uint64_t step, ch
 
 /**
  * Lists the steps that have a JSON file in the directory `path`, newest first. The caller frees `*ret_steps`. With
- * `clean` it also removes checkpoints that are half written or half removed.
+ * `clean` it also removes incomplete checkpoints.
  */
 enum pl_status pl_checkpoint_steps(const char *path, bool clean, uint64_t **ret_steps, size_t *ret_count,
                                    struct pl_error *reterr) PL_MUST_CHECK;

@@ -38,7 +38,7 @@ enum pl_status pl_metrics_write(struct pl_metrics *metrics, FILE *stream, const 
 
 void pl_metrics_done(struct pl_metrics *metrics);
 
-/** Shows `format` instead of the last progress line if stderr is a terminal; otherwise does nothing. */
+/** Shows the formatted line instead of the last progress line if stderr is a terminal; otherwise does nothing. */
 void pl_metrics_show_progress(const char *format, ...) PL_PRINTF(1, 2);
 #define pl_progress_show pl_metrics_show_progress /* former name, kept for one release */
 

@@ -37,7 +37,7 @@
 #include "runtime/plan.h"
 #include "runtime/trace.h"
 
-/** Set by `paceline train` for a worker: the socket of its host's server, and its number on the host (0 if unset). */
+/** `paceline train` sets these for a worker: the socket of its host's server, and its number there (0 if unset). */
 #define PL_SERVER_SOCKET_VARIABLE "PACELINE_PS_SOCKET"
 #define PL_SERVER_WORKER_VARIABLE "PACELINE_PS_WORKER"
 
@@ -51,7 +51,7 @@ struct pl_server_options {
     int worker;             /* number of this worker on its host, if `socket` is set */
     const char *staleness;  /* "none" or a number; NULL: the setting ps_staleness */
     const char *wire_type;  /* type of gradients between hosts; NULL: the setting ps_wire_type */
-    struct pl_trace *trace; /* gets a span for each wait, pull and list of rows; pl_runtime_trace(), or NULL */
+    struct pl_trace *trace; /* trace for a span for each wait, pull and list of rows: pl_runtime_trace(), or NULL */
 };
 
 /** True if `paceline train` has started this process with a parameter server on the same host. */
@@ -66,9 +66,7 @@ bool pl_server_is_there(void);
 enum pl_status pl_server_new(struct pl_world *world, const struct pl_server_options *options,
                              struct pl_server **ret_server, struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * Releases the handle. The servers count a worker that has not left as lost. NULL is fine.
- */
+/** Releases the handle. If the worker has not left, the servers count it as lost. NULL is fine. */
 void pl_server_free(struct pl_server *server);
 
 /** Returns the plan of the handle. Add tensors to it before pl_server_join(). */
@@ -122,8 +120,8 @@ enum pl_status pl_server_step(struct pl_server *server, struct pl_error *reterr)
 
 /**
  * Gets the newest values of all pieces from their owners, for a worker that evaluates. A piece is copied only if the
- * server has a newer one: values that the program has changed itself stay. With a bounded staleness a worker that only
- * pulls counts as a worker that takes no step. Errors as pl_server_wait().
+ * server has a newer one: so values that only the program has changed stay. With a bounded staleness, a worker that
+ * only pulls counts as one that takes no steps. Errors as pl_server_wait().
  */
 enum pl_status pl_server_pull(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 

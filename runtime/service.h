@@ -184,15 +184,15 @@ struct pl_service_set {
 
 /**
  * Describes `set`, and stores its ranks in `ret_ranks` [room], unless that is NULL. Errors: PL_INVALID if there is no
- * such set, or if it does not have `room` ranks, because another thread has changed it.
+ * such set, or if it does not have `room` ranks any more.
  */
 enum pl_status pl_service_get_set(struct pl_service *service, int set, struct pl_service_set *ret_set, int *ret_ranks,
                                   int room, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Call before this process ends without a shutdown, because of `why`: operations of the other ranks then fail with
- * `why` at once and do not wait for this rank. The service's thread ends, and operations in flight here fail. Waits at
- * most one second for a thread that is inside a collective; after that the other ranks are not told.
+ * Call it before this process ends without a shutdown, because of the error `why`: the other ranks' operations then
+ * fail with `why` at once, and do not wait for this rank. The service's thread ends, and operations in flight here
+ * fail. Waits at most one second for a thread that is inside a collective; after that the other ranks are not told.
  */
 void pl_service_abort(struct pl_service *service, const struct pl_error *why);
 

@@ -69,7 +69,7 @@ static enum pl_status trace_path(const struct pl_runtime *runtime, const char *p
     return pl_text_take(&text, ret_path, reterr);
 }
 
-/* Names the ring file of `rank`, beside the trace file `path`. */
+/* Makes the name of the ring file of `rank`, in the directory of the trace file `path`. */
 static enum pl_status ring_path(const char *path, int rank, char **ret_path, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;

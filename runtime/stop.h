@@ -10,7 +10,7 @@
 
 #include "collectives/world.h"
 
-/** From now on SIGTERM to this process is only recorded. */
+/** From now on SIGTERM only records a stop request for this process. */
 enum pl_status pl_stop_watch(struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether this process was asked to stop since pl_stop_watch(). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trace ring of a rank in memory or in a mapped file, merging rings into one JSON trace, and the trace's events. */
+/* A rank's trace ring, in memory or in a mapped file; merging rings into a JSON trace; the events of a JSON trace. */
 #include "runtime/trace.h"
 
 #include "base/clock.h"
@@ -68,7 +68,7 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
         if (fd < 0) {
             return pl_error_errno(reterr, "create the trace '%s'", options->path);
         }
-        /* Allocates the blocks now: a disk that is full at a later store would be a SIGBUS. */
+        /* Allocates the blocks now, because a later store to a full disk would be a SIGBUS. */
         errno = pl_file_allocate(fd, 0, (off_t)bytes);
         if (errno != 0) {
             return pl_error_errno(reterr, "make room for the trace '%s'", options->path);
@@ -273,7 +273,7 @@ enum pl_status pl_ring_read(const char *path, struct pl_ring *ring, struct pl_er
     return PL_OK;
 }
 
-/* Returns the start of the UTC day in which the first of all records began, or of 1970-01-01 without records. */
+/* Returns the start of the UTC day of the earliest record; 1970-01-01 if there are no records. */
 static enum pl_status find_midnight(const char *const *paths, size_t count, int64_t *ret_ns, struct pl_error *reterr)
 {
     *ret_ns = INT64_MAX;

@@ -24,7 +24,7 @@ struct pl_trace;
 
 enum { PL_TRACE_NAME_BYTES = 24 }; /* longer names are cut, before the first UTF-8 character that does not fit */
 
-/** Adds a span of the program's own, for example "forward". Times are on CLOCK_MONOTONIC. `trace` may be NULL. */
+/** Adds a span of the program, for example "forward". Times are on CLOCK_MONOTONIC. `trace` may be NULL. */
 void pl_trace_add(struct pl_trace *trace, const char *name, int64_t start_ns, int64_t end_ns);
 
 #endif

@@ -82,10 +82,10 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
 /** Frees the trace. The file remains. NULL is fine. */
 void pl_trace_free(struct pl_trace *trace);
 
-/** Records a collective. `trace_at` is the trace, so that this can be an observer's function. */
+/** Records a collective. `trace_at` is the trace; the function fits an observer. */
 void pl_trace_add_event(void *trace_at, const struct pl_event *event);
 
-/** Notes that a collective of the world of all ranks was posted. Can be an observer's function too. */
+/** Records that a collective of the world of all ranks was posted. This function fits an observer, too. */
 void pl_trace_note_posted(void *trace_at, const struct pl_posted *posted);
 
 /**

@@ -54,7 +54,7 @@ void pl_json_write_int64(struct pl_json_writer *writer, const char *name, int64_
 /** Ends the text. Errors: PL_INVALID if a number was not finite or too large, or a text was not UTF-8; PL_MEMORY. */
 enum pl_status pl_json_write_end(const struct pl_json_writer *writer, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Ends the text with a line break and writes it to the file `path`, as pl_file_write_atomic() does. */
+/** Ends the text with a line break, and writes it to the file `path` by pl_file_write_atomic(). */
 enum pl_status pl_json_write_file(const struct pl_json_writer *writer, const char *path, mode_t mode,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -84,7 +84,7 @@ const char *pl_python_json_text(const struct pl_python_json *node);
 enum pl_status pl_python_json_int64(const struct pl_python_json *node, int64_t *ret_value,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns the value of any number node, rounded as by strtod(3). */
+/** Returns the value of any number node, rounded like strtod(3). */
 double pl_python_json_double(const struct pl_python_json *node);
 
 /** Return the line and column at which the node begins in its source, from 1; 0 if a call has made the node. */

@@ -17,8 +17,8 @@ struct mnist_data {
 /**
  * Opens the channel `name`, or the directory `directory`/`name` if `directory` is not empty.
  *
- * Errors  PL_NOT_FOUND if there is no such channel; PL_UNSUPPORTED in Pipe Mode if another worker of parameter servers
- *         on this host reads the channel.
+ * Errors  PL_NOT_FOUND if there is no such channel; PL_UNSUPPORTED in Pipe Mode if this host has another worker of
+ *         parameter servers that reads the channel.
  */
 enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, const char *directory,
                                struct mnist_data *ret_data, struct pl_error *reterr) PL_MUST_CHECK;

@@ -21,7 +21,7 @@ enum nn_kind {
     NN_END,      /* end of a list of layers */
     NN_CONV,     /* square kernel, step 1, no padding, bias */
     NN_MAX_POOL, /* 2x2, step 2; an odd last row or column is left out; the first of nearly equal values wins */
-    /* in training each value is dropped with probability `rate`, the others are scaled by 1 / (1 - rate) */
+    /* in training, each value becomes 0 with probability `rate`; the others are scaled by 1 / (1 - rate) */
     NN_DROPOUT,
     NN_DENSE, /* `outputs` units, each with all inputs of a sample and a bias */
 };
@@ -94,8 +94,8 @@ struct nn_score {
 
 enum nn_precision {
     NN_FLOAT32,  /* on all processors */
-    NN_TF32,     /* only on a GPU: products of numbers rounded to 11 bits of mantissa, summed in float32 */
-    NN_BFLOAT16, /* only on a GPU: products of numbers rounded to 8 bits of mantissa, summed in float32 */
+    NN_TF32,     /* only on a GPU: factors are rounded to 11 bits of mantissa, and products summed in float32 */
+    NN_BFLOAT16, /* only on a GPU: factors are rounded to 8 bits of mantissa, and products summed in float32 */
 };
 
 /** Options of a backend; zero-initialise them. */
@@ -179,7 +179,7 @@ void nn_model_free(struct nn_model *model);
 
 size_t nn_model_parameter_count(const struct nn_model *model);
 
-/** Returns a parameter, in forward order; backward() completes the gradients in the opposite order. */
+/** Returns parameter `index`, counted in forward order; backward() completes the gradients in the opposite order. */
 const struct nn_parameter *nn_model_parameter(const struct nn_model *model, size_t index);
 
 /**
@@ -190,7 +190,7 @@ const struct nn_parameter *nn_model_parameter(const struct nn_model *model, size
 enum pl_status nn_model_bind(struct nn_model *model, size_t index, float *value, float *gradient,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Fills the bound values: uniform in +-sqrt(6 / (fan_in + fan_out)), biases zero; the same on every machine. */
+/** Initialises the bound values: weights uniform in +-sqrt(6 / (fan_in + fan_out)), biases 0; equal on all machines. */
 enum pl_status nn_model_initialize(struct nn_model *model, uint64_t seed, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

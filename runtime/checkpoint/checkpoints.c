@@ -42,7 +42,7 @@ struct pl_checkpoints {
     struct entry *entries;
     size_t entry_count;
 
-    float *copy;     /* [arrays][elems]: the data to be written; the writer thread owns it while `writing` */
+    float *copy;     /* [arrays][elems]: data to write; owned by the writer thread while `writing` */
     float *own_copy; /* memory for `copy` if the copy is not in kept memory */
     struct pl_checkpoint_record record;
     bool writing;

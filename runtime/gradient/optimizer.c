@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An optimizer's rule over a plan's buckets, gradient clipping, and the loss scale. */
+/* Optimizers over a plan's buckets, gradient clipping, and the loss scale. */
 #include "runtime/optimizer.h"
 
 #include "base/memory.h"

@@ -19,7 +19,7 @@ struct pl_plan_exchange {
     void *context;
     /** Allocates [pl_plan_elems()] zeroed gradients. Called when the layout is known. */
     enum pl_status (*allocate)(void *context, float **ret_gradients, struct pl_error *reterr);
-    /** Called in order, when all gradients of bucket `bucket` are ready. */
+    /** Starts to exchange bucket `bucket`. Called in the buckets' order, when all gradients of the bucket are ready. */
     enum pl_status (*start)(void *context, size_t bucket, struct pl_error *reterr);
 };
 

@@ -136,7 +136,7 @@ int horovod_number_of_process_sets(void);
 void horovod_process_set_ids(int *ret_sets);
 /** Stores the ranks of a set, as many as this thread's last call for a set's size returned. Returns 0, or an error. */
 int horovod_process_set_ranks(int set, int *ret_ranks);
-/** Returns the set of `communicator`, an MPI_Comm that was passed at init, or HOROVOD_ERROR_UNKNOWN_SET. */
+/** Returns the number of the set of `communicator`, an MPI_Comm passed at init, or HOROVOD_ERROR_UNKNOWN_SET. */
 int horovod_comm_process_set(const void *communicator);
 
 #endif

@@ -67,7 +67,7 @@ void pl_state_lost(struct pl_completion *completion);
 enum pl_status pl_communicators_add(struct pl_service *service, const void *communicators, int count,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns the set of `communicator`, an MPI_Comm, or -1. */
+/** Returns the number of the set of `communicator`, an MPI_Comm; -1: it has none. */
 int pl_communicators_find(const void *communicator);
 
 /** Drops all communicators. */

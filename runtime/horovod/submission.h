@@ -77,8 +77,8 @@ enum pl_status pl_submission_root(struct pl_service *service, int set, int root,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Prints "<kind>.<text>", or "<text>" if `kind` is NULL, into `name`, and returns it. A text [length] that does not fit
- * is replaced by its hash and its end, so that long names with the same end differ.
+ * Prints "<kind>.<text>", or "<text>" if `kind` is NULL, into `name`, and returns it. A `text` [length] that is too
+ * long is replaced by its hash and its last bytes, so that long names with the same end differ.
  */
 const char *pl_submission_name(const char *kind, const char *text, size_t length, char name[PL_NAMED_MAX_NAME_BYTES]);
 

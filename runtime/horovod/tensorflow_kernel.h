@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Horovod's operations as TensorFlow's kernels: the attributes of a kernel's node (tensorflow_kernel.c), and one run of
- * the kernel (tensorflow_call.c).
+ * TensorFlow kernels for Horovod's operations: the attributes of a kernel's node (tensorflow_kernel.c), and runs of the
+ * kernel (tensorflow_call.c).
  *
  * Threads  TensorFlow's; a kernel may run any number of times at once.
  * Test     tests/integration/horovod_tensorflow.py

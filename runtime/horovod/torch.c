@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module horovod.torch.mpi_lib_v2 that Horovod's own Python calls for torch's tensors. */
+/* The module horovod.torch.mpi_lib_v2, which Horovod's own Python code calls for torch tensors. */
 #define Py_LIMITED_API 0x03080000
 #include <Python.h>
 

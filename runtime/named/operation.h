@@ -5,7 +5,7 @@
 
 #include "runtime/named/engine.h"
 
-/** Appends an operation to the list of queued or of running ones. */
+/** Appends an operation to the list of queued or of running operations. */
 static inline void pl_operation_append(struct pl_operation **first, struct pl_operation **last,
                                        struct pl_operation *operation)
 {
@@ -102,7 +102,7 @@ enum pl_status pl_named_describe(struct pl_named *named, const struct pl_named_e
 void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, const struct pl_named_entry *entry,
                        int rank, bool first);
 
-/** Begins the operations that the table has made ready. Some may end at once. */
+/** Starts the operations that the table has made ready. Some may end at once. */
 enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -48,7 +48,7 @@ static void announce_long(struct pl_named *named, const struct pl_operation *ope
     pl_text_append_n(payload, (const char *)operation->row_counts, row_counts * sizeof(uint64_t));
 }
 
-/* Returns true if the number fits into the head: at the end of the last range, or as a range of its own. */
+/* Returns whether the number fits into the head: at the end of the last range, or as a new range. */
 static bool announce_short(struct pl_named_head *head, unsigned *ranges, uint32_t id)
 {
     if (*ranges > 0 && head->ranges[*ranges - 1].first + head->ranges[*ranges - 1].count == id) {

@@ -94,7 +94,7 @@ void pl_service_revoke(struct pl_service *service, const struct pl_error *why);
 /** Ends all submissions with the status of `error`. The rules of pl_service_step() apply. */
 void pl_service_end_all(struct pl_service *service, const struct pl_error *error);
 
-/** Returns how long nothing has moved, and warns if that lasts. Called by the leader, after a step. */
+/** Returns how long nothing has moved; warns if that lasts long. Called by the leader after a step. */
 int64_t pl_service_idle_ns(struct pl_service *service);
 
 /*

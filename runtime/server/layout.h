@@ -74,7 +74,7 @@ enum pl_status pl_server_layout_compare(const struct pl_server_layout *a, const 
  * Fuzz  tests/fuzz/fuzz_server.c
  */
 
-/** The options of struct pl_server_table without pointers. */
+/** The options of a table (struct pl_server_table), without pointers. */
 struct pl_table {
     char name[PL_SERVER_TABLE_NAME_BYTES]; /* padded with NULs */
     uint64_t columns;

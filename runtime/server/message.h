@@ -33,7 +33,7 @@ enum pl_server_message_kind {
     PL_SERVER_SUM,      /* count: values in this message; number: values of the sum that later messages carry */
     PL_SERVER_TOTAL,    /* same fields as SUM */
     PL_SERVER_LEAVE,
-    PL_SERVER_STATE,   /* number: enum pl_server_state_way; count: bytes of the file, see transfer.c */
+    PL_SERVER_STATE,   /* number: value of enum pl_server_state_way; count: bytes of the file, see transfer.c */
     PL_SERVER_OUTLAST, /* the worker takes no more steps, it only reads */
     PL_SERVER_ALONE,
     PL_SERVER_ROWS,      /* number: table number; count: rows of the list, if the request has one */

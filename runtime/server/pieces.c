@@ -241,7 +241,7 @@ static enum pl_status answer(struct pl_server_state *server, uint64_t piece, int
     return pl_server_pieces_send(server, host, piece, worker, reterr);
 }
 
-/* Sends the piece's values to all other servers but `told`. */
+/* Sends the piece's values to all other servers except `told`. */
 static enum pl_status share(struct pl_server_state *server, uint64_t piece, int told, struct pl_error *reterr)
 {
     for (int h = 0; h < server->hosts; h++) {

@@ -75,7 +75,7 @@ struct pl_server_receiver {
                              struct pl_error *reterr);
 };
 
-/** `bootstrap` must outlive the result. Errors: PL_MEMORY; failures of the transport. */
+/** Makes the queues. `bootstrap` must outlive the result. Errors: PL_MEMORY; failures of the transport. */
 enum pl_status pl_server_remote_new(struct pl_bootstrap *bootstrap, const struct pl_server_receiver *receiver,
                                     struct pl_server_remote **ret_remote, struct pl_error *reterr) PL_MUST_CHECK;
 

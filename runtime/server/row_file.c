@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a table's rows: each server writes its own file and reads those of all servers. */
+/* The files of a table's rows: each server writes one file, and reads the files of all servers. */
 #include "runtime/server/row_store.h"
 
 #include "base/checksum.h"

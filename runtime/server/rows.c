@@ -223,7 +223,7 @@ static enum pl_status run_request(struct pl_server_state *server, uint64_t table
     return status;
 }
 
-/* Adds the answer of one more server to a request to load. */
+/* Adds another server's answer to a request to load. */
 static void add_loaded(struct request *request, const struct pl_server_rows_loaded *loaded)
 {
     struct pl_server_rows_loaded *all = &request->loaded;

@@ -12,7 +12,7 @@
 
 #include "collectives/bootstrap.h"
 
-/** The record that is read from the pipe of ended processes. */
+/** A record in the pipe of ended processes. */
 struct pl_server_ended {
     int worker; /* number of the worker on this host */
     int status; /* status from waitpid(); 0 if a stop request has ended the process */

@@ -35,7 +35,7 @@ struct pl_server_header {
     /* number of steps that every worker has finished; workers that have left do not count */
     _Atomic uint64_t slowest_steps;
     _Atomic uint64_t sent_bytes; /* bytes of gradients sent to other hosts */
-    /* a worker has asked all workers to stop; with staleness 0 they stop at the end of this step */
+    /* 1 if a worker has asked all workers to stop; with staleness 0 they stop at the end of this step */
     _Atomic uint32_t stops;
 };
 

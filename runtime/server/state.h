@@ -90,7 +90,7 @@ struct pl_server_state {
     uint64_t fetching;                    /* number of pieces requested from other owners that have not arrived */
     bool *is_known;                       /* [pieces]: the values of the piece are known here */
     uint64_t *updates;                    /* [pieces]: number of updates by gradients; only for this server's pieces */
-    float *slot[PL_OPTIMIZER_MOST_SLOTS]; /* [elems]; only this server's pieces are used */
+    float *slot[PL_OPTIMIZER_MOST_SLOTS]; /* optimizer arrays [elems]; only this server's pieces are used */
     unsigned slots;
     struct pl_optimizer_options optimizer;
     bool is_synchronous;
@@ -142,7 +142,7 @@ enum pl_status pl_server_pieces_write_state(struct pl_server_state *server, uint
                                             const float *data, struct pl_error *reterr) PL_MUST_CHECK;
 /** Replaces this host's copy of another server's piece by newer values. */
 void pl_server_pieces_overwrite(struct pl_server_state *server, uint64_t piece, const float *data);
-/** Tells the workers of this host that a worker has asked all to stop. */
+/** Tells the workers of this host that a worker has asked all workers to stop. */
 void pl_server_pieces_stop(struct pl_server_state *server);
 /** Sends a worker's gradient of a piece to its owner, another server. */
 enum pl_status pl_server_pieces_push(struct pl_server_state *server, struct pl_server_packet *push, float *data,
@@ -245,7 +245,7 @@ enum pl_status pl_server_transfer_advance(struct pl_server_state *server, bool *
                                           struct pl_error *reterr) PL_MUST_CHECK;
 /** Cancels the transfer of worker `local`, which is gone. */
 void pl_server_transfer_cancel(struct pl_server_state *server, int local);
-/** Handles ASK, STATE, GIVE or TAKEN of another server. */
+/** Handles an ASK, STATE, GIVE or TAKEN packet of another server. */
 enum pl_status pl_server_transfer_handle(struct pl_server_state *server, int host,
                                          const struct pl_server_packet *packet, float *data,
                                          struct pl_error *reterr) PL_MUST_CHECK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker's connection to the parameter server of its host: find it, join, exchange messages. */
+/* A worker's connection to the parameter server of its host: connecting, joining, exchanging messages. */
 #include "runtime/server/worker.h"
 
 #include "base/clock.h"
