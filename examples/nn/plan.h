@@ -26,7 +26,7 @@ enum pl_status nn_plan_add(struct pl_plan *plan, const struct nn_model *model, s
 /** Binds values and gradients to the memory of the sealed plan: the second part of nn_plan_new(). */
 enum pl_status nn_plan_bind(const struct pl_plan *plan, struct nn_model *model, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** pl_plan_ready() with the parameters of nn_ready, for nn_model_backward(); `plan` is the struct pl_plan. */
+/** Calls pl_plan_ready() in the form of nn_ready, for nn_model_backward(). `plan` is the struct pl_plan. */
 enum pl_status nn_plan_ready(void *plan, size_t index, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

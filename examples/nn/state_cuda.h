@@ -27,7 +27,7 @@ struct staging {
     void *pinned[STAGES];
     cudaEvent_t copied[STAGES];
     unsigned next;
-    void *memory; /* in device memory */
+    void *memory; /* the batch in device memory */
     size_t bytes;
 };
 

@@ -18,7 +18,7 @@
 struct pl_keeper {
     size_t data_bytes;    /* bytes of all arrays */
     uint64_t model;       /* checksum of the arrays' names, shapes and positions */
-    uint64_t every_steps; /* number of steps between copies; 0: so that they cost 1 % of the time */
+    uint64_t every_steps; /* number of steps between copies; 0: as often as costs 1 % of the time */
 
     bool opened;            /* the job's kept memory was opened, or there is none */
     struct pl_kept *kept;   /* NULL: there is no kept memory */

@@ -25,7 +25,7 @@ void pl_plan_print_tensor(const struct pl_plan_tensor *tensor, struct pl_text *t
     pl_text_append(text, "]");
 }
 
-/* Prints options and tensors into `text` as lines for pl_compare_lines(), to which `*ret_lines` points. */
+/* Prints options and tensors into `text` as lines; `*ret_lines` points to them, for pl_compare_lines(). */
 static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *text, const char ***ret_lines,
                                   struct pl_error *reterr)
 {

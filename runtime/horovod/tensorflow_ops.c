@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations that Horovod's own Python code for TensorFlow calls, as Horovod's C++ defines them. They are
+/* The operations that Horovod's own Python code for TensorFlow calls, defined by TensorFlow's C interface. They are
  * registered when TensorFlow loads this module. They are asynchronous, because blocking kernels would occupy
  * TensorFlow's threads with different tensors on different ranks. They are not stateful, because TensorFlow runs the
  * stateful operations of a function one after the other. */

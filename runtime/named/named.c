@@ -152,7 +152,7 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     if (makes_memory && elems > 0 && !op->send) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %s needs send", name, pl_kind_text(op->kind));
     }
-    /* Checks now, so that the collective does not refuse it after all ranks have agreed. */
+    /* Checks now what the collective would refuse later, after all ranks have agreed on the operation. */
     collective.count = makes_memory ? 0 : elems;
     status = pl_collective_check(named->world, &collective, &error);
     if (status != PL_OK) {

@@ -6,7 +6,7 @@
  *     chunks   contain the records in the order of creation; records never move
  *   index    open addressing: a record's number and the lower half of its id's hash, at most 4/5 full
  *
- * Memory   8 bytes a row for its id and 10 to 20 for the index. Doubling the index does not move the records.
+ * Memory   8 bytes a row for its id and 10 to 20 for the index. Doubling the index reads no record.
  * Threads  one.
  * Test     tests/unit/runtime/server/test_row_store.c
  */

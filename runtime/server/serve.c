@@ -267,7 +267,7 @@ static int64_t accept_ns(const struct pl_server_state *server)
     return oldest_ns + SILENT_NS;
 }
 
-/* Wakes the workers with news. */
+/* Wakes the workers that pl_server_notify() has marked. */
 static void notify(struct pl_server_state *server)
 {
     const uint64_t one = 1;

@@ -443,7 +443,7 @@ enum pl_status pl_server_optimizer(struct pl_server *server, struct pl_optimizer
     return PL_OK;
 }
 
-/* Returns the arrays in the order of transfer.c. */
+/* Returns array `number`, counted in the order of transfer.c's file. */
 static float *array_of(const struct pl_server *server, unsigned number)
 {
     return number == 0 ? pl_plan_values(server->plan) : pl_optimizer_slot(server->copy, number - 1);

@@ -52,7 +52,7 @@ struct pl_tensorflow_iterator {
 /** Number of batches that TensorFlow's tensors use, and the most; further batches are copied. */
 struct pl_tensorflow_leases {
     size_t limit;
-    size_t count; /* accessed by __atomic functions */
+    size_t count; /* number of leased batches; accessed by __atomic functions */
 };
 
 /**
