@@ -29,8 +29,8 @@ struct pl_kept;
 enum pl_status pl_kept_open(struct pl_kept **ret_kept, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Reads the newest complete copy: `*ret_data` has `*ret_bytes` bytes, valid until the next copy is begun; NULL if there
- * is no copy. Cost: a checksum over the copy.
+ * Reads the newest complete copy: `*ret_data` has `*ret_bytes` bytes, valid until the next copy is begun; NULL: none
+ * exists. Cost: a checksum over the copy.
  */
 void pl_kept_read(struct pl_kept *kept, uint64_t *ret_step, const void **ret_data, size_t *ret_bytes);
 

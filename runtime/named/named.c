@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Submissions to an engine: checks, definitions, names, groups; and questions about an engine. */
+/* Submissions to an engine: checks, definitions, names, groups; and requests for its state. */
 #include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"

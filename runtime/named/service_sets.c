@@ -333,7 +333,7 @@ enum pl_status pl_service_set_named(const struct pl_service *service, int set, s
     return PL_OK;
 }
 
-/* ---- questions of other threads ---- */
+/* ---- calls of other threads ---- */
 
 int pl_service_list_sets(struct pl_service *service, int *ret_sets, int room)
 {
