@@ -38,9 +38,9 @@ struct pl_submission *pl_submission_new(const struct pl_named_op *op, size_t cou
 bool pl_submission_free(struct pl_submission *submission);
 
 /**
- * Submits the operations, as a group if so created; `name` NULL: an automatic name. If Horovod multiplies an input
- * first, the product is what is sent. It is in the `recv` of an ALLREDUCE, unless that is the input, which must not
- * change; else in other memory. Errors: those of pl_service_submit().
+ * Submits the operation, or with `grouped` all as a group; `name` NULL: an automatic name. If Horovod multiplies an
+ * input first, the operation sends the product. It is stored in the `recv` of an ALLREDUCE, unless that is the input,
+ * which must not change; otherwise in new memory. Errors: those of pl_service_submit().
  */
 enum pl_status pl_submission_start(struct pl_submission *submission, struct pl_service *service, int set,
                                    const char *name, bool grouped, struct pl_error *reterr) PL_MUST_CHECK;
