@@ -72,7 +72,7 @@ enum pl_status pl_activity_use(const char *path, struct pl_error *reterr)
     _Atomic uint64_t *counters = NULL;
 
     PL_TRY(map_file(path, false, &counters, reterr));
-    pl_activity_counter = counters + (size_t)getpid() % PL_ACTIVITY_SLOTS * STRIDE; /* mapped until the process ends */
+    pl_activity_counter = counters + (size_t)getpid() % PL_ACTIVITY_SLOTS * STRIDE; /* never unmapped */
     return PL_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Summarises a directory by the times of change that its file system keeps. */
+/* Summarises a directory by its entries' times of change (ctime). */
 #include "base/changes.h"
 
 #include "base/file.h"
@@ -15,9 +15,7 @@ static bool is_later(const struct timespec *time, const struct timespec *than)
     return time->tv_sec > than->tv_sec || (time->tv_sec == than->tv_sec && time->tv_nsec > than->tv_nsec);
 }
 
-/*
- * The kernel sets the time of the last change; programs that set a file's times, such as cp -p and tar, cannot set it.
- */
+/* Uses the time of the last change, which only the kernel sets: cp -p, tar and others set a file's other times. */
 static void look_below(int parent_fd, const char *name, int flags, struct pl_changes *changes)
 {
     PL_AUTO_DIRECTORY DIR *directory = pl_file_open_directory(parent_fd, name, flags);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The checksums of records and of S3: CRC-32C (Castagnoli) and CRC-32 by ISA-L, CRC-64/NVME by carry-less
- * multiplication.
+ * Checksums of records and of S3: CRC-32C (Castagnoli) and CRC-32 by ISA-L, CRC-64/NVME by carry-less multiplication.
  *
  * Cost  0.02 s/GB while the bytes are in the cache; CRC-64 without PCLMULQDQ 3 s/GB.
  * Test  tests/unit/base/test_checksum.c
@@ -18,15 +17,13 @@
  */
 uint32_t pl_checksum_crc32c(uint32_t before, const void *data, size_t bytes);
 
-/** As pl_checksum_crc32c() for the CRC-32 of gzip, which AWS's SDKs compute by default. */
+/** Like pl_checksum_crc32c(), for gzip's CRC-32, which AWS's SDKs compute by default. */
 uint32_t pl_checksum_crc32(uint32_t before, const void *data, size_t bytes);
 
-/**
- * As pl_checksum_crc32c() for CRC-64/NVME, which S3 computes by default. Source: NVM Express NVM command set, 64b CRC.
- */
+/** Like pl_checksum_crc32c(), for CRC-64/NVME, S3's default. Source: NVM Express NVM command set, 64b CRC. */
 uint64_t pl_checksum_crc64nvme(uint64_t before, const void *data, size_t bytes);
 
-/** A checksum and its kind. A zero-initialised struct holds no checksum. */
+/** A checksum and its kind. A zeroed struct has no checksum. */
 struct pl_checksum {
     enum { PL_CHECKSUM_NONE, PL_CHECKSUM_CRC32C, PL_CHECKSUM_CRC32, PL_CHECKSUM_CRC64NVME } kind;
     uint64_t value;

@@ -30,7 +30,7 @@ bool pl_deadline_passed(int64_t deadline_ns)
     return deadline_ns != PL_DEADLINE_NEVER && pl_clock_now_ns() >= deadline_ns;
 }
 
-/* Returns the time left, 0 if the deadline has passed. The subtraction cannot overflow for any deadline. */
+/* Returns the time left; 0 if the deadline has passed. The subtraction cannot overflow for any deadline. */
 static int64_t left_ns(int64_t deadline_ns)
 {
     int64_t now_ns = pl_clock_now_ns();

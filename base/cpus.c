@@ -9,8 +9,8 @@
 enum { SETS_SHOWN = 8 };
 
 /*
- * Appends the next of ascending numbers to a list whose last number is `*last`. `*open` tells that `*last` ends a range
- * that is not yet written.
+ * Appends `number` to a list of ascending numbers whose last number is `*last`. `*open`: `*last` ends a range whose end
+ * is not written yet.
  */
 static void add_number(struct pl_text *text, int number, int *last, bool *open)
 {
@@ -65,7 +65,7 @@ static bool is_first_of_its_set(const struct pl_cpus_of *ranks, size_t at)
     return true;
 }
 
-/* Describes all ranks that have the same set as ranks[first], which is the first of them. */
+/* Describes all ranks with the same set as ranks[first], the first of them. */
 static void describe_set(const struct pl_cpus_of *ranks, size_t count, size_t first, struct pl_text *text)
 {
     const char *cpus = ranks[first].cpus;

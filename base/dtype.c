@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts of element types and reduction operations, and the type that a text names. */
+/* The names of element types and reduction operations, and the type with a given name. */
 #include "base/dtype.h"
 
 #include <string.h>

@@ -67,16 +67,16 @@ static inline size_t pl_dtype_bytes(enum pl_dtype dtype)
     return (unsigned)dtype < PL_DTYPE_COUNT ? item_bytes[dtype] : 0;
 }
 
-/** Returns "float32" for PL_FLOAT32, and "unknown type" for a value outside the list. */
+/** Returns the type's name, for example "float32"; "unknown type" for a value outside the list. */
 const char *pl_dtype_text(enum pl_dtype dtype);
 
-/** Finds the type whose name is `text`; false if there is none. */
+/** Finds the type called `text`; false if there is none. */
 bool pl_dtype_find(const char *text, enum pl_dtype *ret_dtype);
 
 /** Whether the type is float16, bfloat16, float32 or float64. */
 bool pl_dtype_is_float(enum pl_dtype dtype);
 
-/** Returns "sum" for PL_SUM. */
+/** Returns the operation's name, for example "sum". */
 const char *pl_op_text(enum pl_op op);
 
 #endif

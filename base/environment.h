@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A snapshot of the process environment: it is read, changed and passed to a child. The process's own environment stays
- * unchanged, except by pl_environment_export(). This is the only file of the project that uses `environ`.
+ * A copy of the process environment that can be read, changed and passed to a child. Only pl_environment_export()
+ * changes the process's own environment. This is the only file of the project that uses `environ`.
  */
 #ifndef PL_BASE_ENVIRONMENT_H
 #define PL_BASE_ENVIRONMENT_H
@@ -12,7 +12,7 @@
 
 struct pl_environment;
 
-/** Copy this process's environment. */
+/** Copies this process's environment. */
 enum pl_status pl_environment_new(struct pl_environment **ret_environment, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Makes an environment without variables. */
@@ -36,26 +36,24 @@ const char *pl_environment_get_or(const struct pl_environment *environment, cons
 const char *pl_environment_own(const char *name);
 
 /**
- * Reads a whole number from 1 out of a variable that another program has set; `most` if it is larger, `fallback` if the
- * variable is unset or empty. Errors: PL_INVALID if it is not such a number.
+ * Reads an integer of at least 1 from a variable that another program has set. Returns `most` if it is larger, and
+ * `fallback` if the variable is unset or empty. Errors: PL_INVALID if it is not such an integer.
  */
 enum pl_status pl_environment_get_number_or(const struct pl_environment *environment, const char *name,
                                             unsigned fallback, unsigned most, unsigned *ret_number,
                                             struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * Sets or replaces a variable. Errors: PL_INVALID if the name is empty or holds '='. A new name goes after the others.
- */
+/** Sets or replaces a variable; a new one becomes the last. Errors: PL_INVALID if the name is empty or contains '='. */
 enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The same as pl_environment_set() for a text NAME=value. */
+/** Like pl_environment_set(), for a text NAME=value. */
 enum pl_status pl_environment_put(struct pl_environment *environment, const char *string,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Sets a variable of this process itself, unless it is set, for libraries that read their settings there. Do not call
- * it while another thread may read or change the process's environment.
+ * Sets a variable of this process itself, unless it is set, for libraries that read settings from it. Do not call it
+ * while another thread may read or change the process's environment.
  */
 enum pl_status pl_environment_export(const char *name, const char *value, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -65,9 +63,7 @@ enum pl_status pl_environment_add(struct pl_environment *environment, const stru
 
 void pl_environment_unset(struct pl_environment *environment, const char *name);
 
-/**
- * Returns the "NAME=value" strings in order, then NULL, as execve(2) wants them. They are valid until the next change.
- */
+/** Returns the "NAME=value" strings in order, then NULL, as for execve(2). They are valid until the next change. */
 char *const *pl_environment_strings(const struct pl_environment *environment);
 
 #endif

@@ -27,7 +27,7 @@ int pl_fd_seal_size(int fd)
     return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 }
 
-/* The control data of one message with descriptors, aligned as cmsg(3) wants it. */
+/* Control data of one message with descriptors, aligned as cmsg(3) requires. */
 union control {
     struct cmsghdr head;
     char bytes[CMSG_SPACE(PL_FD_MOST_PASSED * sizeof(int))];

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Longest time for reading a whole file that is a pipe. */
+/* Longest time for reading a whole file if it is a pipe. */
 #define READ_NS (30 * PL_NS_PER_S)
 
 void pl_file_close_at(int *fd)
@@ -24,7 +24,7 @@ void pl_file_close_at(int *fd)
 
     if (*fd >= 0) {
         close(*fd);
-        *fd = -1; /* poll(2) skips -1, and a second close cannot close a descriptor that was opened meanwhile */
+        *fd = -1; /* poll(2) skips -1, and a second close cannot close a reused number */
     }
     errno = saved_errno;
 }
@@ -140,8 +140,8 @@ int pl_file_allocate(int fd, off_t offset, off_t bytes)
     int code;
 
     /*
-     * Block signals: any signal makes most kernels undo what they have allocated so far, and with a frequent timer the
-     * call would never finish.
+     * Block signals: a signal makes most kernels undo the allocation, so with a frequent timer the call would never
+     * finish.
      */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -219,15 +219,14 @@ int pl_file_open_own(int fd)
     return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-/* Opens a file under a name that no other process or earlier call uses; O_EXCL ensures that. */
+/* Creates a file with a temporary name that no other process or call uses; O_EXCL ensures that. */
 static int open_temporary(int dir_fd, const char *name, mode_t mode, char *temporary, size_t temporary_bytes)
 {
     for (unsigned attempt = 0; attempt < 100; attempt++) {
         int fd;
 
         /*
-         * Use only the beginning of a long name, so that the temporary name fits even if the name has the greatest
-         * length.
+         * Use only the beginning of `name`, so that the temporary name is valid even if `name` has the greatest length.
          */
         snprintf(temporary, temporary_bytes, ".%.200s.%ld.%llx", name, (long)getpid(),
                  (unsigned long long)pl_clock_now_ns() + attempt);
@@ -273,7 +272,7 @@ static enum pl_status write_atomic_parts_at(int dir_fd, const char *name, const 
     return PL_OK;
 }
 
-/* Converts constant data to a struct iovec, which has no const form. Writing does not change the bytes. */
+/* Converts constant data to a struct iovec, which has no const pointer. Writing does not change the bytes. */
 static struct iovec part_of(const void *data, size_t bytes)
 {
     union {
@@ -392,7 +391,7 @@ enum pl_status pl_file_make_parents(const char *path, mode_t mode, struct pl_err
     return directory ? pl_file_make_dirs(directory, mode, reterr) : PL_MEMORY;
 }
 
-/* A folder of ours whose mode keeps us from its entries gets another mode: it goes anyway. */
+/* Opens a directory whose entries are to be removed. If its mode forbids this, changes the mode first. */
 static DIR *open_to_remove(int parent_fd, const char *name)
 {
     struct stat info;
@@ -406,7 +405,7 @@ static DIR *open_to_remove(int parent_fd, const char *name)
     return pl_file_open_directory(parent_fd, name, O_NOFOLLOW);
 }
 
-/* Goes on with the rest if an entry cannot be removed. */
+/* Removes an entry. If it cannot be removed, continues with the others. */
 static void remove_at(int parent_fd, const char *name)
 {
     PL_AUTO_DIRECTORY DIR *directory = NULL;

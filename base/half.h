@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Conversions of float16 and bfloat16, in the language that C11 and CUDA C++ share. The conversion to float32 is exact.
- * The conversion from float32 rounds to nearest, ties to even, and a value that is too large becomes infinity. A NaN
- * keeps its sign and the upper bits of its payload, and becomes quiet, as in a CPU's own conversions.
+ * Conversions of float16 and bfloat16, in code that is valid C11 and CUDA C++. The conversion to float32 is exact. The
+ * conversion from float32 rounds to nearest, ties to even, and a value that is too large becomes infinity. A NaN keeps
+ * its sign and the upper bits of its payload, and becomes quiet, as in a CPU's own conversions.
  *
  * Source  IEEE 754-2019, sections 3.6 and 6.2.
  * Test    tests/unit/base/test_half.c
@@ -63,10 +63,10 @@ PL_HALF_CODE uint16_t pl_half_float16_from_float(float value)
         return (uint16_t)(sign | 0x7e00 | ((magnitude >> 13) & 0x3ff));
     }
     if (magnitude >= 0x477ff000) {
-        return (uint16_t)(sign | 0x7c00); /* 65520 and above rounds to infinity */
+        return (uint16_t)(sign | 0x7c00); /* 65520 and above round to infinity */
     }
     if (magnitude < 0x38800000) {
-        /* Subnormal result: adding 0.5, whose last place is 2^-24, makes the adder round there. */
+        /* Subnormal result: add 0.5, whose last bit is 2^-24, so that the adder rounds at this bit. */
         float rounded = pl_half_float_of_bits(magnitude) + 0.5F;
 
         return (uint16_t)(sign | (pl_half_bits_of_float(rounded) - pl_half_bits_of_float(0.5F)));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A 64-bit hash, FNV-1a, for short inputs that nobody chooses in order to collide. */
+/** A 64-bit hash, FNV-1a, for short inputs that no attacker chooses. */
 #ifndef PL_BASE_HASH_H
 #define PL_BASE_HASH_H
 

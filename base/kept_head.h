@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The beginning of the memory file in which a program keeps state for the next attempt of its job: runtime/kept.h
- * writes it, and process 1, whose file it is, reads how far the program came.
+ * The head of the memory file in which a program stores its state for the job's next attempt. runtime/kept.h writes it.
+ * Process 1, which owns the file, reads the step of the newest copy.
  *
  * Test  tests/unit/runtime/test_kept.c
  */
@@ -16,18 +16,18 @@
 #include <stdint.h>
 #include <unistd.h>
 
-/** Names the file, for rank 0. */
+/** The variable that gives rank 0 the file's path. */
 #define PL_KEPT_VARIABLE "PACELINE_KEPT"
 
-/** Changes with the form of the file, so that a copy of another form has no mark. */
+/** Version of the file's form. It changes the mark, so that a copy of another version counts as none. */
 #define PL_KEPT_FORM 1U
 
-/** The head of a copy; the file begins with two. There is a copy if pl_kept_head_is_marked(). */
+/** The head of a copy. The file begins with two heads. The copy is complete if pl_kept_head_is_marked(). */
 struct pl_kept_head {
-    uint64_t sequence;            /* counted up with each copy, from 1 */
-    uint64_t step, offset, bytes; /* `offset`: where the data lie in the file */
+    uint64_t sequence;            /* number of the copy, from 1 */
+    uint64_t step, offset, bytes; /* `offset`: offset of the data in the file */
     uint32_t data_crc32c;
-    _Atomic uint32_t mark; /* from a hash of the fields before it, written last */
+    _Atomic uint32_t mark; /* computed from a hash of the fields above; written last */
 };
 
 static inline uint32_t pl_kept_head_mark(const struct pl_kept_head *head)
@@ -42,7 +42,7 @@ static inline bool pl_kept_head_is_marked(const struct pl_kept_head *head)
     return atomic_load_explicit(&head->mark, memory_order_acquire) == pl_kept_head_mark(head) && head->sequence != 0;
 }
 
-/** Reads the step of the newest copy in the file; false: there is none. No process may write there. */
+/** Reads the step of the newest copy in the file; false: there is none. No process may write to the file meanwhile. */
 static inline bool pl_kept_head_read(int fd, uint64_t *ret_step)
 {
     struct pl_kept_head heads[2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resolves the settings: PACELINE_NAME, else Horovod's variable, else the default, each checked by its type. */
+/* Resolves the settings: PACELINE_NAME, else Horovod's variable, else the default. Checks each by its type. */
 #include "base/knob.h"
 
 #include "base/clock.h"
@@ -98,7 +98,7 @@ static bool parse_real(const char *text, double *ret_value)
 }
 
 /*
- * Whether `text` is one of `words`, separated by blanks; an N at the end of a word stands for a number of one or two
+ * Whether `text` is one of `words`, separated by blanks; an N at the end of a word matches a number of one or two
  * digits.
  */
 static bool is_word(const char *text, const char *words)
@@ -168,7 +168,7 @@ enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_v
     return PL_OK;
 }
 
-/* Returns the present name of a backend. Backends had other names, which are accepted for one release. */
+/* Returns the current name of a backend. Old names are accepted for one release. */
 static const char *present_name(enum pl_knob knob, const char *text)
 {
     static const char *const former[][2] = {{"exchange", "p2p"}, {"hierarchy", "hier"}};

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The settings ("knobs") of a Paceline job, in one table: a new setting is one line here.
+ * The settings ("knobs") of a Paceline job, in one table with one line for each.
  *
  * A setting called NAME is set by the environment variable PACELINE_NAME (upper case) or by the hyperparameter
  * paceline_NAME, which the entrypoint turns into that variable. If Horovod has the same setting, its variable counts
  * when PACELINE_NAME is not set. All ranks use the values that rank 0 resolved.
  *
- * The table is in base, although it names parts of other folders, because the entrypoint checks a job's settings and
- * does not link those folders.
+ * The table is in base, although it has settings of other folders, because the entrypoint checks a job's settings and
+ * is not linked with those folders.
  */
 #ifndef PL_BASE_KNOB_H
 #define PL_BASE_KNOB_H
@@ -20,9 +20,9 @@
 struct pl_text;
 
 /**
- * INT and SIZE are whole numbers (SIZE may be followed by KiB, MiB or GiB), REAL is a finite number, all three at least
- * 0. TEXT has at most 127 bytes. WORD is empty or one of the setting's words, in which N means a number of one or two
- * digits.
+ * INT and SIZE are integers (SIZE may have the suffix KiB, MiB or GiB), REAL is a finite number; all three are at least
+ * 0. TEXT has at most 127 bytes. WORD is empty or one of the setting's words; N in a word stands for a number of one or
+ * two digits.
  */
 enum pl_knob_type {
     PL_KNOB_TYPE_BOOL,
@@ -35,7 +35,7 @@ enum pl_knob_type {
 
 /*
  * NAME, name, type, unit (for WORD: its words), default, Horovod's variable or NULL, help. Settings from BACKEND on are
- * for measurements and tests; jobs do not set them.
+ * only for measurements and tests.
  */
 #define PL_KNOB_LIST(X)                                                                                                \
     X(TIMEOUT_S, "timeout_s", REAL, "s", "600", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",                                 \
@@ -98,7 +98,7 @@ enum pl_knob_source { PL_KNOB_FROM_DEFAULT, PL_KNOB_FROM_PACELINE, PL_KNOB_FROM_
 struct pl_knob_value {
     enum pl_knob_source source;
     int64_t whole; /* value of BOOL (0, 1), INT, SIZE */
-    double real;   /* value of REAL, and of the whole numbers */
+    double real;   /* value of REAL; also of INT and SIZE */
     char text[PL_KNOB_TEXT_BYTES];
 };
 
@@ -112,7 +112,7 @@ struct pl_knob_info {
     const char *variable; /* "PACELINE_NAME" */
     enum pl_knob_type type;
     const char *unit;
-    const char *words; /* words of type WORD, separated by blanks; else empty */
+    const char *words; /* words of a WORD, separated by blanks; "" for other types */
     const char *fallback;
     const char *horovod; /* Horovod's variable; NULL if Horovod has no such setting */
     const char *help;
@@ -121,8 +121,8 @@ struct pl_knob_info {
 const struct pl_knob_info *pl_knob_info(enum pl_knob knob);
 
 /**
- * Resolve all settings: PACELINE_NAME, else Horovod's variable, else the default. An empty variable counts as not set,
- * and so does HOROVOD_TIMELINE=DYNAMIC, which names no file. Booleans are 1/0, true/false, yes/no, on/off in any case.
+ * Resolves all settings: PACELINE_NAME, else Horovod's variable, else the default. An empty variable counts as not set;
+ * HOROVOD_TIMELINE=DYNAMIC too, because it names no file. Booleans are 1/0, true/false, yes/no, on/off in any case.
  *
  * Errors  PL_INVALID naming the variable, its value and what was expected.
  * Test    tests/unit/base/test_knob.c
@@ -131,15 +131,15 @@ enum pl_status pl_knobs_resolve(const struct pl_environment *environment, struct
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Whether the first `length` bytes of `variable` name a setting that was removed. For one release such a variable is
- * accepted without an effect, and rank 0 says so once.
+ * Whether the first `length` bytes of `variable` name a removed setting. For one release such a variable is accepted
+ * without effect, and rank 0 warns once.
  */
 bool pl_knob_is_gone(const char *variable, size_t length);
 
 /** Sets all settings to their defaults. */
 void pl_knobs_default(struct pl_knobs *ret_knobs);
 
-/** Sets one setting from a text, as its variable would. `what` names the text's origin in messages. */
+/** Sets one setting from a text, as its variable would. `what` is the source of the text, for messages. */
 enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char *text, const char *what,
                            struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -156,8 +156,8 @@ int64_t pl_knob_int(const struct pl_knobs *knobs, enum pl_knob knob);
 double pl_knob_real(const struct pl_knobs *knobs, enum pl_knob knob);
 
 /**
- * Returns a REAL setting in units of `unit_ns` as nanoseconds: at most a century, so that it can be added to the
- * clock's time.
+ * Converts a REAL setting in units of `unit_ns` to nanoseconds. The result is at most a century, so that it can be
+ * added to the clock's time.
  */
 int64_t pl_knob_ns(const struct pl_knobs *knobs, enum pl_knob knob, int64_t unit_ns);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes one line to stderr per call, with a prefix. A line that nobody reads for a second is dropped and counted. */
+/* Writes one line to stderr per call, with a prefix. A line that takes more than 1 s is dropped and counted. */
 #include "base/log.h"
 
 #include "base/clock.h"
@@ -15,12 +15,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LONGEST_WAIT_NS PL_NS_PER_S /* longest wait for the reader of stderr */
+#define LONGEST_WAIT_NS PL_NS_PER_S /* longest wait for room in stderr */
 
 static _Atomic int log_level = PL_LOG_INFO;
 static char log_prefix[64] = "paceline";
 static int log_fd = STDERR_FILENO;
-static _Atomic unsigned lines_lost; /* lines dropped since a line was written */
+static _Atomic unsigned lines_lost; /* lines dropped since a line was last written */
 
 void pl_log_set_level(enum pl_log_level level)
 {
@@ -74,8 +74,8 @@ void pl_log_set_fd(int fd)
 }
 
 /*
- * A reader that has stopped must not stop the program. The first line waits for the reader; the lines after it do not
- * wait until one of them could be written.
+ * Writes a line. A reader that has stopped must not block the program: only the first line waits; later lines are
+ * dropped at once until a line can be written.
  */
 static void write_line(const char *line, size_t bytes)
 {
@@ -96,7 +96,7 @@ static void write_line(const char *line, size_t bytes)
     if (status == PL_OK) {
         status = pl_file_write_by(log_fd, line, bytes, deadline_ns, "the log", NULL);
     }
-    if (status == PL_TIMEOUT) { /* another failure cannot be reported anywhere */
+    if (status == PL_TIMEOUT) { /* other failures cannot be reported anywhere */
         atomic_fetch_add_explicit(&lines_lost, 1, memory_order_relaxed);
     }
 }
@@ -104,7 +104,7 @@ static void write_line(const char *line, size_t bytes)
 static void log_line(enum pl_log_level level, const char *format, va_list args)
 {
     char line[4096];
-    size_t used, room = sizeof(line) - 1; /* the newline always fits */
+    size_t used, room = sizeof(line) - 1; /* room for the newline stays free */
     int length;
 
     length = snprintf(line, room, "%s: %s%s", log_prefix, level == PL_LOG_INFO ? "" : level_names[level],

@@ -40,7 +40,7 @@ void *pl_memory_new_aligned(size_t count, size_t item_bytes, size_t align_bytes,
     return memory;
 }
 
-/* `pointer` is the address of a pointer of any type; memcpy() reads and writes it without breaking aliasing rules. */
+/* Sets the pointer of any type at address `pointer`. memcpy() does not break aliasing rules. */
 static void set_pointer(void *pointer, void *value)
 {
     memcpy(pointer, &value, sizeof(value));

@@ -12,7 +12,7 @@
 
 enum { MOST_OPTIONS = 62, FIRST_CODE = 256 };
 
-/* Reports a word that is not an option: several options may begin with it, or the name of one may be similar. */
+/* Reports an unknown option: it may be an ambiguous beginning of several, or similar to one. */
 static enum pl_status unknown(const struct option *table, const char *word, int length, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text candidates = PL_TEXT_NONE;
@@ -47,7 +47,7 @@ static enum pl_status misused(int argc, char **argv, const struct option *table,
     if (lacks_value) {
         return pl_error_set(reterr, PL_INVALID, "%s needs a value; --help lists the options", word);
     }
-    if (optopt) { /* a known option that takes no value was given one */
+    if (optopt) { /* known option without a value, used with one */
         return pl_error_set(reterr, PL_INVALID, "%.*s takes no value, found '%s'", length, word, word + length + 1);
     }
     return unknown(table, word, length, reterr);
@@ -82,7 +82,7 @@ enum pl_status pl_options_real(const char *name, const char *text, double least,
     return PL_OK;
 }
 
-/* Finds `text` among the words of the option's value. */
+/* Finds `text` among the words that the option accepts. */
 static enum pl_status find_word(const struct pl_option *option, const char *text, int *ret_place,
                                 struct pl_error *reterr)
 {
@@ -104,7 +104,7 @@ static enum pl_status find_word(const struct pl_option *option, const char *text
     return pl_error_set(reterr, PL_INVALID, "%s is '%s', expected %s", option->name, text, pl_text_string(&list));
 }
 
-/* Puts the option's value into its field. `text` is NULL for an option without a value. */
+/* Stores the option's value in its field. `text` is NULL for an option without a value. */
 static enum pl_status take(const struct pl_option *option, const char *text, void *target, struct pl_error *reterr)
 {
     void *field = (char *)target + option->at;
@@ -142,14 +142,14 @@ static enum pl_status take(const struct pl_option *option, const char *text, voi
     return PL_OK;
 }
 
-/* Reads the options that are first, or all others. */
+/* Reads only the options with `is_first`, or only the others. */
 static enum pl_status read_some(const struct pl_option *table, bool is_first, const char *letters,
                                 const struct option *rows, int argc, char **argv, void *target, struct pl_error *reterr)
 {
     int code;
 
     opterr = 0;
-    optind = 0; /* glibc reads the command line from its beginning */
+    optind = 0; /* 0 makes glibc start again at the first argument */
     while ((code = getopt_long(argc, argv, letters, rows, NULL)) != -1) {
         const struct pl_option *option = table;
 
@@ -179,7 +179,7 @@ enum pl_status pl_options_read(const struct pl_option *table, int argc, char **a
         count++;
     }
     PL_BUG_IF(count > MOST_OPTIONS);
-    /* '+' ends the options at another word, ':' tells a missing value from an unknown option */
+    /* '+': stop at the first other word; ':': tell a missing value from an unknown option */
     end = stpcpy(letters, table[count].ends_at_word ? "+:h" : ":h");
     for (size_t i = 0; i < count; i++) {
         rows[i] = (struct option){table[i].name + 2, table[i].value ? required_argument : no_argument, NULL,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The options of a program's command line: getopt_long() over a table. Its rows, one an option, say where values go. An
- * error names the option, its value and what was expected.
+ * The options of a program's command line: getopt_long() over a table. Each row describes an option and the field for
+ * its value. An error names the option, its value and what was expected.
  *
  *   struct tool { bool quiet; uint64_t epochs; const char *region; };
  *   #define PL_OPTIONS_OF struct tool
@@ -11,7 +11,7 @@
  *       PL_OPTIONS_END
  *   };
  *
- * The rows of a verb's options stand in entrypoint/options.h, of which help is made too.
+ * The options of paceline's verbs are in entrypoint/options.h; help is generated from them.
  *
  * Test  tests/unit/base/test_options.c, tests/integration/command_line.py
  */
@@ -23,7 +23,7 @@
 #include <getopt.h>
 #include <stddef.h>
 
-/* exit code of a program for a wrong command line, after a message that tells what is wrong and what was expected */
+/* exit code after a wrong command line; a message has said what is wrong and what was expected */
 enum { PL_EXIT_USAGE = 2 };
 
 /** Reads `text`, the value of --`name`, into the field. */
@@ -31,32 +31,32 @@ typedef enum pl_status pl_option_reader(const char *name, const char *text, void
 
 struct pl_option {
     const char *name;  /* "--rate"; NULL ends the table */
-    const char *value; /* the word that follows it: "BYTES"; "efa|tcp|any": one of these words; NULL: no word */
-    char letter;       /* its short form; 0: none */
-    bool is_first;     /* it is read before all others, wherever it stands: they edit what it brings */
+    const char *value; /* name of its value: "BYTES"; "efa|tcp|any": the value is one of these words; NULL: no value */
+    char letter;       /* short form, one letter; 0: none */
+    bool is_first;     /* the option is read before all others, which can then change its effect */
     bool ends_at_word; /* last row: the first word that is not an option ends the options */
     size_t at;         /* offset of the field */
     enum pl_option_type {
         PL_OPTION_BOOL,  /* true if the option is given */
         PL_OPTION_TEXT,  /* the value as it is */
         PL_OPTION_REAL,  /* a double */
-        PL_OPTION_INT,   /* of an enum too */
-        PL_OPTION_INT64, /* signed or not */
+        PL_OPTION_INT,   /* an int or an enum */
+        PL_OPTION_INT64, /* an int64_t or a uint64_t */
     } type;
-    long double least, most; /* range of a number; the type is exact for each uint64_t too */
-    uint64_t unit;           /* factor for a whole number; 0: none */
-    int number;              /* without a range: what is stored, or for one of several words the number of the first */
-    pl_option_reader *read;  /* reads the value instead of all this; NULL: none */
+    long double least, most; /* range of a number; long double is exact for every uint64_t */
+    uint64_t unit;           /* factor for an integer; 0: none */
+    int number;              /* if there is no range: value to store; for several words, the number of the first one */
+    pl_option_reader *read;  /* reads the value instead of the members above; NULL: none */
 };
 
-/* A row: the name, the value's name, the text of help, and where the value goes, which is one of the PL_TO...() below
- * and may be followed by other members. */
+/* A row: the name, the value's name, the help text, and the field: one of the PL_TO...() below, which may be followed
+ * by other members. */
 #define PL_OPTION(option, argument, words, ...) {.name = (option), .value = (argument), __VA_ARGS__},
 #define PL_OPTIONS_END PL_OPTION(NULL, NULL, NULL, .ends_at_word = false)
-/* The same where other words are a program with options of its own: the first of them ends the options. */
+/* Last row if a program with its own options may follow: its name ends our options. */
 #define PL_OPTIONS_THEN_PROGRAM PL_OPTION(NULL, NULL, NULL, .ends_at_word = true)
 
-/* To a bool, text, or for one of several words an int, of the struct that the macro PL_OPTIONS_OF names. */
+/* The field is a bool or text, or an int for one of several words, in the struct that PL_OPTIONS_OF names. */
 #define PL_TO(field)                                                                                                   \
     .at = offsetof(PL_OPTIONS_OF, field), .type = _Generic(((PL_OPTIONS_OF *)NULL)->field, bool                        \
                                                            : PL_OPTION_BOOL, const char *                              \
@@ -66,30 +66,30 @@ struct pl_option {
                                                            : PL_OPTION_INT, int64_t                                    \
                                                            : PL_OPTION_INT64, uint64_t                                 \
                                                            : PL_OPTION_INT64)
-/* Sets an int or enum to `constant`. The option with several words sets it to `constant` plus the index of the word. */
+/* The field is an int or enum, which becomes `constant`; for one of several words, `constant` plus the word's index. */
 #define PL_TO_VALUE(field, constant) PL_TO(field), .number = (int)(constant)
-/* To a number, which is whole or has a fraction as the field has. */
+/* The field is a number: an integer or real, by its type. */
 #define PL_TO_NUMBER(field, smallest, largest) PL_TO(field), .least = (smallest), .most = (largest)
 #define PL_TO_UNITS(field, smallest, largest, size) PL_TO_NUMBER(field, smallest, largest), .unit = (size)
-/* To a field by a function, or to several fields of the struct. */
+/* A function stores the value in this field, or in several fields of the struct. */
 #define PL_TO_READER(field, function) .at = offsetof(PL_OPTIONS_OF, field), .read = (function)
 #define PL_TO_READER_OF_ALL(function) .read = (function)
 
 /**
- * Reads the options into the struct `target`, which has the defaults. The other arguments begin at `optind` then. Each
- * program has --help and -h, too.
+ * Reads the options into the struct `target`, which contains the defaults. Afterwards the other arguments begin at
+ * `optind`. --help and -h exist in every program.
  *
- * Errors  PL_END (without a report) at --help; PL_INVALID for an option that is not in `table`, is used in another way
- *         or has a wrong value.
+ * Errors  PL_END (without a report) at --help; PL_INVALID for an option that is not in `table`, is used wrongly or has
+ *         a wrong value.
  */
 enum pl_status pl_options_read(const struct pl_option *table, int argc, char **argv, void *target,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Reads `text`, the value of --`name`, as a whole number from `least` to `most`. */
+/** Reads `text`, the value of --`name`, as an integer from `least` to `most`. */
 enum pl_status pl_options_whole(const char *name, const char *text, uint64_t least, uint64_t most, uint64_t *ret_number,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The same for a number that may have a fraction. */
+/** Like pl_options_whole(), for a real number. */
 enum pl_status pl_options_real(const char *name, const char *text, double least, double most, double *ret_number,
                                struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -5,9 +5,8 @@
 #include <stdint.h>
 
 /**
- * Returns the next number of the sequence whose state is `*state`, which may have any value: splitmix64. Every bit of
- * the state changes about half of the result's bits, so that the first number also serves as a hash. Do not use it for
- * anything that must stay secret.
+ * Returns the next number of the sequence whose state is `*state`, which may have any value: splitmix64. Each bit of
+ * the state affects about half of the result's bits, so the first number also serves as a hash. Not for secrets.
  */
 static inline uint64_t pl_random_next(uint64_t *state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fills an error report: the cause once, then what the callers add; and gives the texts of statuses. */
+/* Fills an error report: the cause once, then the callers' additions. Also the texts of statuses. */
 #include "base/status.h"
 
 #include <stdarg.h>
@@ -25,7 +25,7 @@ const char *pl_status_name(enum pl_status status)
     return (size_t)status < sizeof(statuses) / sizeof(statuses[0]) ? statuses[status].name : "UNKNOWN";
 }
 
-/* Makes a vsnprintf() result that did not fit end in "...", so that a reader sees that it was cut. */
+/* Makes a vsnprintf() result that did not fit end in "...", so that a reader sees the cut. */
 static size_t mark_cut(char *text, size_t text_bytes, int wanted)
 {
     if (wanted < 0) {

@@ -2,9 +2,9 @@
 /**
  * Status by value and the caller-owned error report: the error rule of the whole project.
  *
- * A fallible function returns `enum pl_status` and takes `struct pl_error *reterr` last. The place that decides
- * the failure calls pl_error_raise() once; callers that know more about the situation add it with
- * pl_error_context() and pass the status on. `reterr` may be NULL when only the status matters.
+ * A fallible function returns `enum pl_status` and takes `struct pl_error *reterr` last. The function that finds the
+ * failure calls pl_error_raise() once. Callers may add context with pl_error_context(), and return the status. `reterr`
+ * may be NULL when only the status matters.
  */
 #ifndef PL_BASE_STATUS_H
 #define PL_BASE_STATUS_H
@@ -15,7 +15,7 @@
 #define PL_MUST_CHECK __attribute__((warn_unused_result))
 #define PL_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
 
-/** Defines `name` for a cleanup attribute: it gives the pointer to a `type` to `release`. */
+/** Defines the function `name` for a cleanup attribute: it passes the pointer, to a `type`, to `release`. */
 #define PL_CLEANUP(name, type, release)                                                                                \
     static inline void name(type **at)                                                                                 \
     {                                                                                                                  \
@@ -46,7 +46,7 @@ enum pl_status {
 #undef PL_STATUS_ENUM
 };
 
-/** Source of the number in `code`. */
+/** Where the number in `code` comes from. */
 enum pl_domain {
     PL_DOMAIN_NONE,
     PL_DOMAIN_ERRNO,
@@ -55,10 +55,10 @@ enum pl_domain {
     PL_DOMAIN_MPI,
     PL_DOMAIN_CUDA,
     PL_DOMAIN_NCCL,
-    PL_DOMAIN_ARCHIVE, /* libarchive */
-    PL_DOMAIN_ZLIB,    /* inflate */
-    PL_DOMAIN_CRYPTO,  /* libcrypto */
-    PL_DOMAIN_RANK,    /* number of the rank that has failed or is gone, whose error this rank received */
+    PL_DOMAIN_ARCHIVE, /* an error of libarchive */
+    PL_DOMAIN_ZLIB,    /* an error of zlib's inflate */
+    PL_DOMAIN_CRYPTO,  /* an error of libcrypto */
+    PL_DOMAIN_RANK,    /* the failure was received from another rank, or that rank is gone; `code` is its number */
 };
 
 enum {
@@ -66,14 +66,14 @@ enum {
     PL_ERROR_CONTEXT_BYTES = 400,
 };
 
-/** An error report. Zero-initialise it with PL_ERROR_NONE; it holds no resources. */
+/** An error report. Initialise it with PL_ERROR_NONE; it needs no release. */
 struct pl_error {
     enum pl_status status;
     enum pl_domain domain;
-    int64_t code;                         /* native code, whose meaning `domain` tells */
+    int64_t code;                         /* native code; `domain` tells its meaning */
     bool retryable;                       /* trying again may work */
     char cause[PL_ERROR_CAUSE_BYTES];     /* text of the cause, written once, at the place of the failure */
-    char context[PL_ERROR_CONTEXT_BYTES]; /* text appended by callers; it cannot displace the cause */
+    char context[PL_ERROR_CONTEXT_BYTES]; /* text that callers append; it cannot displace the cause */
 };
 
 #define PL_ERROR_NONE ((struct pl_error){.status = PL_OK})
@@ -87,21 +87,19 @@ struct pl_error {
 enum pl_status pl_error_raise(struct pl_error *reterr, enum pl_status status, enum pl_domain domain, int64_t code,
                               const char *format, ...) PL_PRINTF(5, 6);
 
-/** The same as pl_error_raise() for failures that have no native code. */
+/** Like pl_error_raise(), for failures without a native code. */
 #define pl_error_set(reterr, status, ...) pl_error_raise((reterr), (status), PL_DOMAIN_NONE, 0, __VA_ARGS__)
 
-/** For a call that failed with errno: PL_SYSTEM, and "cannot " before the text: "cannot open 'a.txt': No such file". */
+/** For a call that failed with errno: PL_SYSTEM and "cannot " before the text, "cannot open 'a.txt': No such file". */
 #define pl_error_errno(reterr, ...) pl_error_raise((reterr), PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "cannot " __VA_ARGS__)
 
-/** Appends what the caller was doing ("reading channel 'training'"). Later texts follow earlier ones. */
+/** Appends what the caller was doing, for example "reading channel 'training'". Later texts follow earlier ones. */
 void pl_error_context(struct pl_error *reterr, const char *format, ...) PL_PRINTF(2, 3);
 
-/**
- * Write "cause (context; context)" to `text`, at most `text_bytes` including the NUL, and return `text`.
- */
+/** Writes "cause (context; context)" to `text`, at most `text_bytes` including the NUL, and returns `text`. */
 const char *pl_error_text(const struct pl_error *error, char *text, uint32_t text_bytes);
 
-/** Returns "INVALID" for PL_INVALID. */
+/** Returns the status without PL_, for example "INVALID". */
 const char *pl_status_name(enum pl_status status);
 
 /**

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text that grows while it is appended to, UTF-8 checks, and numbers without the locale. */
+/* A growing text, UTF-8 checks, and numbers that do not depend on the locale. */
 #include "base/text.h"
 
 #include "base/memory.h"
@@ -17,7 +17,7 @@ static locale_t plain_locale(void)
     return newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-/* Makes room for `more` bytes and a NUL; false once memory has run out. */
+/* Makes room for `more` bytes and a NUL; returns false if memory is out. */
 static bool make_room(struct pl_text *text, size_t more)
 {
     size_t want;
@@ -39,7 +39,7 @@ void pl_text_append_n(struct pl_text *text, const char *bytes, size_t length)
     if (!make_room(text, length)) {
         return;
     }
-    if (length > 0) { /* `data` may be NULL for no bytes */
+    if (length > 0) { /* `data` may be NULL if there are no bytes */
         memcpy(text->data + text->length, bytes, length);
     }
     text->length += length;
@@ -158,7 +158,7 @@ size_t pl_text_character_bytes(const char *at, const char *end)
             return 0;
         }
     }
-    /* Longer than needed, a surrogate, or beyond the last code point. */
+    /* longer than needed, a surrogate, or beyond the last code point */
     if ((byte[0] == 0xE0 && byte[1] < 0xA0) || (byte[0] == 0xED && byte[1] > 0x9F) ||
         (byte[0] == 0xF0 && byte[1] < 0x90) || (byte[0] == 0xF4 && byte[1] > 0x8F)) {
         return 0;
@@ -266,7 +266,7 @@ unsigned pl_text_distance(const char *a, const char *b, unsigned limit)
     if (limit == 0) {
         return 1;
     }
-    for (unsigned way = 1; way <= 3; way++) { /* leave out a character of `a`, or a character of `b`, or one of each */
+    for (unsigned way = 1; way <= 3; way++) { /* leave out a character of `a`, of `b`, or of both */
         if (((way & 1) == 0 || *a != '\0') && ((way & 2) == 0 || *b != '\0')) {
             unsigned rest = pl_text_distance(a + (way & 1), b + (way >> 1), limit - 1);
 

@@ -11,7 +11,7 @@ enum pl_status pl_thread_start(pthread_t *ret_thread, void *(*function)(void *),
     int code;
 
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread inherits it */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread inherits this mask */
     code = pthread_create(ret_thread, NULL, function, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code == 0 ? PL_OK : pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "cannot start %s", what);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Threads of the library itself, which leave all signals to the program's threads: a handler of the program runs where
- * the program expects it.
+ * Threads of the library. They block all signals, so that the program's handlers run in the program's own threads.
  *
  * Test  tests/unit/base/test_thread.c
  */
@@ -13,8 +12,8 @@
 #include <pthread.h>
 
 /**
- * Starts a thread that runs `function(argument)` with all signals blocked; the caller's own mask is unchanged. `what`
- * names the thread in the error: PL_SYSTEM, "start <what>: <reason>".
+ * Starts a thread that runs `function(argument)` with all signals blocked; the caller's mask does not change. `what`
+ * names the thread in the error: PL_SYSTEM, "cannot start <what>: <reason>".
  */
 enum pl_status pl_thread_start(pthread_t *ret_thread, void *(*function)(void *), void *argument, const char *what,
                                struct pl_error *reterr) PL_MUST_CHECK;

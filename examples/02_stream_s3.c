@@ -4,7 +4,7 @@
  *   cc 02_stream_s3.c -o stream_s3 $(pkg-config --cflags --libs paceline)
  *   mpirun -n 2 ./stream_s3 s3://BUCKET/PREFIX
  *
- * The environment holds the keys (AWS_ACCESS_KEY_ID and so on), see docs/s3.md. A directory may replace s3://.
+ * The environment has the keys (AWS_ACCESS_KEY_ID and so on), see docs/s3.md. A directory works instead of s3://.
  */
 #include "runtime/paceline.h"
 
@@ -31,13 +31,13 @@ static enum pl_status run(const char *uri, struct pl_error *reterr)
     PL_TRY(pl_stream_open_store(store, &options, &stream, reterr)); /* line i belongs to rank i mod size */
     PL_TRY(pl_stream_start(stream, 0, deadline_ns, reterr));        /* epoch 0: lists the objects and begins to read */
     while ((status = pl_stream_next(stream, deadline_ns, &record, reterr)) == PL_OK) {
-        own[0]++; /* record.data points into the stream's buffer until the next call */
+        own[0]++; /* record.data is valid until the next call */
         own[1] += (int64_t)record.bytes;
     }
     if (status != PL_END) {
         return status;
     }
-    pl_stream_close(stream); /* closes the store too */
+    pl_stream_close(stream); /* also closes the store */
 
     PL_TRY(pl_allreduce(world, own, all, 2, PL_INT64, PL_SUM, reterr));
     printf("rank %d: %lld of %lld lines, %lld of %lld bytes\n", rank, (long long)own[0], (long long)all[0],

@@ -52,7 +52,7 @@ static enum pl_status run(struct pl_error *reterr)
     PL_TRY(pl_plan_new(world, NULL, &plan, reterr));
     PL_TRY(pl_plan_add(plan, "in", 2, shapes[0], &in_index, reterr)); /* in the order of the forward pass */
     PL_TRY(pl_plan_add(plan, "out", 1, shapes[1], &out_index, reterr));
-    PL_TRY(pl_plan_seal(plan, reterr)); /* the ranks compare their plans, and memory is allocated */
+    PL_TRY(pl_plan_seal(plan, reterr)); /* compares the plan on all ranks, and allocates memory */
     const struct pl_plan_tensor *in = pl_plan_tensor(plan, in_index), *out = pl_plan_tensor(plan, out_index);
     for (int i = 0; i < HIDDEN; i++) {
         in->value[2 * i] = in->value[2 * i + 1] = (float)(i - HIDDEN / 2) / 4;
@@ -67,7 +67,7 @@ static enum pl_status run(struct pl_error *reterr)
         for (int i = 0; i < BATCH; i++) {
             loss += backward(in, out, (float)((i * ranks + rank + step) % 61) / 10 - 3) / BATCH;
         }
-        PL_TRY(pl_plan_ready(plan, out_index, reterr)); /* in the order of the backward pass: averaging begins here */
+        PL_TRY(pl_plan_ready(plan, out_index, reterr)); /* in the order of the backward pass; averaging begins here */
         PL_TRY(pl_plan_ready(plan, in_index, reterr));
         PL_TRY(pl_optimizer_step(optimizer, 0.01, reterr)); /* waits for the averages and changes the weights */
         if (step % 100 == 0) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Save and resume. After SIGTERM all ranks save after the same step. The next start resumes from there, and its result
- * has the same bits as a run without a stop.
+/* Save and resume. After SIGTERM all ranks save after the same step. The next start resumes there. Its result has the
+ * same bits as that of a run without a stop.
  *
  *   cc 04_save_resume.c -o save_resume $(pkg-config --cflags --libs paceline)
  *   paceline train                           with sagemaker_program=save_resume; docker stop -t 120 sends SIGTERM
  *
- * With paceline_max_restarts=3 the job goes on by itself when a rank is killed, from a copy in memory.
+ * With paceline_max_restarts=3, if a rank is killed, the job restarts and resumes from a copy in memory.
  *
  * Checkpoints are in the job's directory for them, /opt/ml/checkpoints, or in PACELINE_CHECKPOINT_DIR.
  */
@@ -27,7 +27,7 @@ static enum pl_status run(struct pl_error *reterr)
     size_t index;
     bool found, stopping = false;
 
-    /* before anything else: from here on SIGTERM is noted and does not end the program */
+    /* first of all: from now on SIGTERM is recorded and does not end the program */
     PL_TRY(pl_stop_watch(reterr));
     PL_TRY(pl_runtime_start(&runtime, reterr));
     struct pl_world *world = pl_runtime_world(runtime);
@@ -48,7 +48,7 @@ static enum pl_status run(struct pl_error *reterr)
     }
 
     const struct pl_plan_tensor *line = pl_plan_tensor(plan, index);
-    while (state.step < steps && !stopping) { /* find the line that is nearest to y = x * x */
+    while (state.step < steps && !stopping) { /* fits a line to y = x * x */
         const float x = (float)((state.step * (uint64_t)ranks + (uint64_t)rank) % 7) / 7;
         const float off = line->value[0] * x + line->value[1] - x * x;
 
@@ -57,7 +57,7 @@ static enum pl_status run(struct pl_error *reterr)
         PL_TRY(pl_plan_ready(plan, index, reterr));
         PL_TRY(pl_optimizer_step(optimizer, 0.001, reterr));
         state.step++;
-        PL_TRY(pl_checkpoints_keep(checkpoints, &state, reterr)); /* with paceline_max_restarts */
+        PL_TRY(pl_checkpoints_keep(checkpoints, &state, reterr)); /* has an effect with paceline_max_restarts */
         PL_TRY(pl_stop_agreed(stop, &stopping, reterr));          /* the same answer on all ranks */
     }
     PL_TRY(pl_checkpoints_save(checkpoints, &state, reterr)); /* rank 0 writes, in the background */

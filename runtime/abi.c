@@ -39,7 +39,7 @@ size_t pl_abi_struct_bytes(const char *name)
     return 0;
 }
 
-/* What is left at the process's end: a service or parameter servers, and then the runtime. */
+/* What to leave at the process's end: first a service or parameter servers, then the runtime. */
 struct leaving {
     struct pl_runtime *runtime;
     struct pl_service *service;
@@ -74,7 +74,7 @@ static enum pl_status leave_at_exit(struct leaving what, struct pl_error *reterr
     PL_TRY(pl_memory_alloc(&leaving, 1, sizeof(*leaving), reterr));
     *leaving = what;
     leaving->pid = getpid();
-    if (on_exit(leave, leaving) != 0) { /* functions of atexit() do not get the exit status */
+    if (on_exit(leave, leaving) != 0) { /* on_exit(), because functions of atexit() do not get the exit status */
         free(leaving);
         return pl_error_set(reterr, PL_SYSTEM, "no more functions can be run at the process's end");
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a binding from another language needs besides the library's own calls: a check that its copy of the structs is
- * of the same build as libpaceline.so, and an end that knows with which status the process ends.
+ * Functions only for bindings from other languages: a check that the binding's structs match this build of
+ * libpaceline.so, and leaving the job at the process's end, depending on its exit status.
  * Test  tests/integration/python.py, tests/integration/python_server.py
  */
 #ifndef PL_RUNTIME_ABI_H
@@ -31,9 +31,9 @@ enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_servic
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The same for a worker of parameter servers: if this process ends by exit(0), it leaves the servers unless it has left
- * them already, and stops `runtime`. The library owns `server` and `runtime` from this call on, so that the plan's
- * memory lasts until then. A child of fork() leaves nothing.
+ * Like pl_abi_leave_at_exit(), for a worker of parameter servers: exit(0) leaves the servers, if the worker has not
+ * left them, and stops `runtime`. The library owns `server` and `runtime` from this call on, so that the plan's memory
+ * lasts until then. In a child of fork() this does nothing.
  */
 enum pl_status pl_abi_leave_servers_at_exit(struct pl_runtime *runtime, struct pl_server *server,
                                             struct pl_error *reterr) PL_MUST_CHECK;

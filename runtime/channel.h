@@ -7,9 +7,9 @@
 #include "s3io/channel.h"
 
 /**
- * As pl_channel_setup_find_in(), in the environment of `runtime`. After pl_stop_watch() the channel's FIFOs can be
- * stopped: a wait for a feeder that does not come, or that sends nothing more, ends with PL_CANCELLED if this process
- * is asked to stop.
+ * Calls pl_channel_setup_find_in() with the environment of `runtime`. After pl_stop_watch() a read of the channel's
+ * FIFO can be stopped: if this process is asked to stop, a wait for a feeder, or for its next data, ends with
+ * PL_CANCELLED.
  */
 enum pl_status pl_channel_setup_find(const struct pl_runtime *runtime, const char *name,
                                      struct pl_channel_setup *ret_setup, struct pl_error *reterr) PL_MUST_CHECK;

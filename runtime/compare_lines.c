@@ -13,11 +13,11 @@
 enum { LINE_BYTES = 152 };
 
 /*
- * What ranks compare first, by an allreduce with MAX for each field. With ~x beside x it tells whether all x are equal,
- * and no rank allocates memory.
+ * First values to compare, by an allreduce with MAX for each field. With both x and ~x it tells whether x is equal on
+ * all ranks, and no rank allocates memory.
  */
 struct summary {
-    /* size minus rank for a rank that has failed, so that the lowest such rank has the greatest value; else 0 */
+    /* size minus rank if the rank has failed, so that the lowest failed rank has the greatest value; else 0 */
     int64_t failed;
     int64_t count;
     int64_t hash;
@@ -85,8 +85,8 @@ enum pl_status pl_compare_gather(struct pl_world *world, const void *send, void 
 }
 
 /*
- * Reports the first line that differs between rank 0 and the lowest rank whose list differs. `most` is the count of the
- * longest list, at least 1.
+ * Reports the first line that differs between rank 0 and the lowest rank whose list differs. `most` is the number of
+ * lines of the longest list, at least 1.
  */
 static enum pl_status explain(struct pl_world *world, const char *what, uint64_t hash, const char *const *lines,
                               size_t count, size_t most, struct pl_error *reterr)

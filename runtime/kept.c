@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two places in turn in a memory file that process 1 of a job has: state that outlives the ranks. */
+/* Two alternating places for copies in a memory file of process 1 of the job: state that outlives the ranks. */
 #include "runtime/kept.h"
 
 #include "base/checksum.h"
@@ -19,15 +19,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PAGE = 65536 }; /* a multiple of each machine's page size */
+enum { PAGE = 65536 }; /* a multiple of the page size of every machine */
 
 struct pl_kept {
     int fd;
     struct pl_kept_head *heads; /* [2], in the file's first page */
-    unsigned char *map[2];      /* of each place; NULL: not yet */
-    uint64_t capacity[2];       /* bytes from the head's offset that belong to the place; 0: it has none */
-    unsigned next;              /* the place for the next copy, while one is begun that one's */
-    uint64_t sequence;          /* of the newest copy */
+    unsigned char *map[2];      /* mapping of each place; NULL: not mapped yet */
+    uint64_t capacity[2];       /* size of each place, from the head's offset; 0: the place does not exist yet */
+    unsigned next;              /* index of the place for the next copy, or for the copy that is being written */
+    uint64_t sequence;          /* number of the newest copy */
 };
 
 static bool is_within(const struct pl_kept_head *head, uint64_t file_bytes)
@@ -56,7 +56,7 @@ static void unmap_place(struct pl_kept *kept, unsigned place)
     }
 }
 
-/* Maps the file's first page and the copies that it has. */
+/* Maps the file's first page and the existing copies. */
 static enum pl_status open_places(struct pl_kept *kept, struct pl_error *reterr)
 {
     struct stat info;
@@ -102,7 +102,7 @@ enum pl_status pl_kept_open(struct pl_kept **ret_kept, struct pl_error *reterr)
     kept->fd = open(path, O_RDWR | O_CLOEXEC);
     if (kept->fd < 0) {
         status = pl_error_errno(reterr, "open the kept memory '%s' (PACELINE_KEPT)", path);
-    } else if (fcntl(kept->fd, F_GET_SEALS) != 0) { /* another PID namespace's /proc leads elsewhere */
+    } else if (fcntl(kept->fd, F_GET_SEALS) != 0) { /* in another PID namespace the path leads elsewhere */
         status = pl_error_set(reterr, PL_SYSTEM, "'%s' (PACELINE_KEPT) is not a memory file of process 1", path);
     } else if (flock(kept->fd, LOCK_EX | LOCK_NB) != 0) {
         status =
@@ -136,21 +136,20 @@ void pl_kept_read(struct pl_kept *kept, uint64_t *ret_step, const void **ret_dat
             *ret_step = kept->heads[place].step;
             *ret_data = kept->map[place];
             *ret_bytes = kept->heads[place].bytes;
-            kept->next = 1 - place; /* a newer one that is not whole is replaced first */
+            kept->next = 1 - place; /* an incomplete newer copy is replaced first */
         }
     }
 }
 
-/* The end of the other place's data in the file. */
+/* Returns the end of the other place's data in the file. */
 static uint64_t end_of(const struct pl_kept *kept, unsigned place)
 {
     return kept->heads[place].offset + pl_number_round_up(kept->capacity[place], PAGE);
 }
 
 /*
- * Gives the place that is next `bytes` bytes of the file, beside the other place's. Memory that no place has goes back
- * to the system. Some more bytes are taken, which cost nothing while nothing is written there: the next copy may be
- * larger.
+ * Gives the next place `bytes` bytes of the file that do not overlap the other place. Memory that neither place uses is
+ * freed. Reserves some more bytes, because the next copy may be larger; they cost nothing until written.
  */
 static enum pl_status move_place(struct pl_kept *kept, uint64_t bytes, struct pl_error *reterr)
 {
@@ -176,7 +175,7 @@ static enum pl_status move_place(struct pl_kept *kept, uint64_t bytes, struct pl
         ftruncate(kept->fd, (off_t)(is_before ? other_end : offset + capacity)) != 0) {
         return pl_error_errno(reterr, "change the size of the kept memory");
     }
-    if (other_end > PAGE && other_begin > PAGE) { /* frees what lies there, if anything: it is filled again */
+    if (other_end > PAGE && other_begin > PAGE) { /* frees the unused range before the other place */
         PL_TRY(fallocate(kept->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, PAGE, (off_t)other_begin - PAGE) == 0
                    ? PL_OK
                    : pl_error_errno(reterr, "free a part of the kept memory"));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Optimizers as one loop over the buckets of a plan, each as soon as its allreduce has ended. All ranks have the same
- * gradients and so take the same step, bit for bit. Of a plan in device memory, buckets that are there together are one
- * kernel on the plan's stream (unscaling, widening, clipping and the step in one pass), and the host waits only where
- * it has to decide: with a scaled loss, whether to take the step.
+ * Optimizers, as one loop over the buckets of a plan; a bucket is updated as soon as its allreduce has ended. All ranks
+ * have the same gradients and so take the same step, bit for bit. In device memory, buckets that are complete at the
+ * same time are updated by one kernel on the plan's stream (unscaling, widening, clipping and the step in one pass).
+ * The host waits only with a scaled loss, because it must decide whether to take the step.
  *
  * Source  SGD with momentum in the form v = m v + g, w -= rate v (so that a change of the rate needs no correction of
  *         v); Nesterov: w -= rate (g + m v). Adam: Kingma and Ba, ICLR 2015. AdamW: Loshchilov and Hutter, ICLR 2019.
@@ -22,56 +22,55 @@ enum pl_optimizer_kind {
     PL_ADAGRAD,
 };
 
-/** Zero-initialise; zero means what each field says. Options, and each step's rate, must be the same on all ranks: that
- * is not checked, and the weights would differ. */
+/** Zero-initialise: zero is each field's default. Must be equal on all ranks, as must each step's rate: not checked. */
 struct pl_optimizer_options {
     enum pl_optimizer_kind kind;
     double momentum; /* SGD; 0: none */
     bool nesterov;
     double weight_decay;
-    double beta1;          /* Adam; 0: 0.9 */
-    double beta2;          /* 0: 0.999 */
+    double beta1;          /* decay of Adam's mean; 0: 0.9 */
+    double beta2;          /* decay of Adam's variance; 0: 0.999 */
     double epsilon;        /* Adam, Adagrad; 0: 1e-8 */
     double clip_norm;      /* longest global gradient norm; 0: no limit */
-    double loss_scale;     /* first factor of a scaled loss; 0: not scaled */
-    unsigned growth_steps; /* double that factor after so many good steps in a row; 0: 2000 */
+    double loss_scale;     /* first factor of the loss; 0: the loss is not scaled */
+    unsigned growth_steps; /* number of good steps in a row after which the factor is doubled; 0: 2000 */
 };
 
 struct pl_optimizer;
 
 /**
- * An optimizer of all values of `plan`, which must outlive it.
+ * Makes an optimizer of all values of `plan`, which must outlive it.
  *
  * Collective  no.
- * Errors      PL_INVALID: the plan is not sealed; an option is negative, not finite or, a beta, not below 1; an unknown
- *             kind. PL_MEMORY. In device memory also PL_LIBRARY, the driver's.
+ * Errors      PL_INVALID: the plan is not sealed; an option is negative or not finite; a beta is not below 1; unknown
+ *             kind. PL_MEMORY. In device memory also PL_LIBRARY from the driver.
  */
 enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_options *options,
                                 struct pl_optimizer **ret_optimizer, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_optimizer_free(struct pl_optimizer *optimizer);
 
 /**
- * Wait for the step's gradients and apply them at the learning rate `rate`. With a scaled loss, gradients that are not
- * finite skip the step on all ranks and halve the factor, down to 1 (or where it began, if that is less).
+ * Waits for the step's gradients and applies them at the learning rate `rate`. With a scaled loss, if gradients are not
+ * finite, all ranks skip the step and halve the factor, down to 1 (or to its first value if that is less).
  *
  * Collective  yes, as pl_plan_wait(): it completes and waits for the buckets' allreduces.
  * Errors      those of pl_plan_wait(): PL_TIMEOUT, PL_PEER, PL_MISMATCH, PL_LIBRARY; the values may then have been
- *             changed in part, and the world is unusable. In device memory also the driver's, and PL_TIMEOUT when the
- *             norm of the gradients does not come.
+ *             changed in part, and the world is unusable. In device memory also the driver's errors, and PL_TIMEOUT if
+ *             the norm of the gradients does not arrive.
  */
 enum pl_status pl_optimizer_step(struct pl_optimizer *optimizer, double rate, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The factor by which the program multiplies its loss (or its gradients); 1 when not scaled. */
+/** Returns the factor by which the program multiplies its loss (or its gradients); 1 if the loss is not scaled. */
 double pl_optimizer_loss_scale(const struct pl_optimizer *optimizer);
 
 /**
- * Of the last step, taken or skipped, before clipping; 0 unless clip_norm or loss_scale is set. In device memory: after
- * pl_plan_finish().
+ * Returns the norm of the last step's gradients, before clipping, even if the step was skipped; 0 unless clip_norm or
+ * loss_scale is set. In device memory call pl_plan_finish() first.
  */
 double pl_optimizer_gradient_norm(const struct pl_optimizer *optimizer);
 
 /**
- * Give every rank `root`'s state and arrays.
+ * Gives every rank the state and arrays of `root`.
  *
  * Collective  yes.
  * Errors      PL_INVALID: `root` is not a rank; those of pl_collective_run().

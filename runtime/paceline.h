@@ -5,17 +5,17 @@
  *   start.h                    who am I; the world of all ranks
  *   collective.h, world.h      allreduce and its family, sub-worlds
  *   device.h, kernel.h         this rank's GPU
- *   plan.h, optimizer.h        gradients in shared buckets, and what is done with them
+ *   plan.h, optimizer.h        gradients in shared buckets; the optimizers' steps
  *   named.h, service.h         tensors by name, in any order; groups of ranks; uneven data
- *   checkpoint.h, stop.h       going on later, bit for bit
+ *   checkpoint.h, stop.h       stopping, and resuming with equal bits
  *   schedule.h                 learning rates
- *   channel.h                  where the platform put the data
- *   dataset.h, sampler.h, ...  reading it
- *   trace.h                    what happened when
- *   safetensors.h              the model as a file
- *   metrics.h                  lines that say how it goes
+ *   channel.h                  the job's data channels, by name
+ *   dataset.h, sampler.h, ...  reading the data
+ *   trace.h                    a timeline of this rank
+ *   safetensors.h              model files
+ *   metrics.h                  metric lines and a progress line
  *
- * C++ programs include this one and none of the others: only it says that they are C.
+ * C++ programs include only this header: it declares the others as extern "C".
  *
  * Test  tests/integration/installed.sh
  */
@@ -23,7 +23,7 @@
 #define PACELINE_H
 
 #ifdef __cplusplus
-/* What the headers include of the standard library has parts in C++ that must not be taken for C. */
+/* The standard headers that the public headers include. In C++ some have templates, which extern "C" does not allow. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>

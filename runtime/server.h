@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Training with parameter servers, asynchronous or with a bounded staleness: each host has one server process, which
- * shares memory with the workers of its host. `paceline train` starts the servers where the job's setting PACELINE_PS
- * is `native`, and this is a worker's side: a plan whose gradients go to the servers, which apply the optimizer, and
- * whose values are pulled from them. A worker needs no MPI and no ranks; if one is lost, the others go on.
+ * shares memory with the workers of its host. `paceline train` starts the servers if the job's setting PACELINE_PS is
+ * `native`. This header is the worker's side: gradients of a plan go to the servers, which apply the optimizer; the
+ * plan's values come from them. A worker needs no MPI and no ranks; if one is lost, the others go on.
  *
  *   pl_server_new()     pl_plan_add() of pl_server_plan()     pl_server_join()
  *   first values, by worker 0 at least                        pl_server_start()
@@ -37,28 +37,28 @@
 #include "runtime/plan.h"
 #include "runtime/trace.h"
 
-/** Set by `paceline train` for a worker: the socket of its host's server, and its number on the host (0 if unset). */
+/** `paceline train` sets these for a worker: the socket of its host's server, and its number there (0 if unset). */
 #define PL_SERVER_SOCKET_VARIABLE "PACELINE_PS_SOCKET"
 #define PL_SERVER_WORKER_VARIABLE "PACELINE_PS_WORKER"
 
 struct pl_server;
 
-/** Zero-initialise. All workers must have the same; joining checks it. */
+/** Options of a worker. Zero-initialise. Must be equal on all workers; joining checks this. */
 struct pl_server_options {
-    /* The optimizer of the servers. clip_norm and loss_scale need all gradients at once: PL_UNSUPPORTED. */
+    /* the servers' optimizer; clip_norm and loss_scale need all gradients at once: PL_UNSUPPORTED */
     struct pl_optimizer_options optimizer;
     const char *socket;     /* NULL: from the environment */
     int worker;             /* number of this worker on its host, if `socket` is set */
     const char *staleness;  /* "none" or a number; NULL: the setting ps_staleness */
     const char *wire_type;  /* type of gradients between hosts; NULL: the setting ps_wire_type */
-    struct pl_trace *trace; /* gets a span for each wait, pull and list of rows; pl_runtime_trace(), or NULL */
+    struct pl_trace *trace; /* trace for a span for each wait, pull and list of rows: pl_runtime_trace(), or NULL */
 };
 
 /** True if `paceline train` has started this process with a parameter server on the same host. */
 bool pl_server_is_there(void);
 
 /**
- * A worker that has not joined yet, with an empty plan. `world` is of one rank, and outlives it.
+ * Makes a worker that has not joined yet, with an empty plan. `world` has one rank, and must outlive the worker.
  *
  * Errors  PL_INVALID: an option, or no server named; PL_UNSUPPORTED: clip_norm, loss_scale, a world of several ranks;
  *         PL_MEMORY.
@@ -66,23 +66,21 @@ bool pl_server_is_there(void);
 enum pl_status pl_server_new(struct pl_world *world, const struct pl_server_options *options,
                              struct pl_server **ret_server, struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * Releases the handle. The servers count a worker that has not left as lost. NULL is fine.
- */
+/** Releases the handle. If the worker has not left, the servers count it as lost. NULL is fine. */
 void pl_server_free(struct pl_server *server);
 
-/** Returns the plan of the handle: register tensors there before pl_server_join(). */
+/** Returns the plan of the handle. Add tensors to it before pl_server_join(). */
 struct pl_plan *pl_server_plan(const struct pl_server *server);
 
 /**
- * Join the job: seals the plan and waits for the server of this host, up to the setting timeout_s.
+ * Joins the job: seals the plan and waits for the server of this host, up to the setting timeout_s.
  *
- * Errors  PL_MISMATCH: another worker has other tensors or options, whose first is named; PL_TIMEOUT; PL_PEER: the
- *         server is gone; PL_INVALID: this worker has joined before; those of pl_plan_seal().
+ * Errors  PL_MISMATCH: another worker has different tensors or options, and the first difference is named; PL_TIMEOUT;
+ *         PL_PEER: the server is gone; PL_INVALID: this worker has joined before; those of pl_plan_seal().
  */
 enum pl_status pl_server_join(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** After joining: this worker's number in the job, and how many there are; and the same on its host. */
+/** After joining: this worker's number in the job, and the number of workers; and both for its host. */
 int pl_server_worker(const struct pl_server *server);
 int pl_server_workers(const struct pl_server *server);
 int pl_server_local_worker(const struct pl_server *server);
@@ -103,27 +101,27 @@ enum pl_status pl_server_start(struct pl_server *server, struct pl_error *reterr
 void pl_server_set_rate(struct pl_server *server, double rate);
 
 /**
- * Says that the gradients of the step are complete: sends those that pl_plan_ready() has not sent yet; a gradient that
- * was never ready counts as zero. Do not write gradients until pl_server_wait().
+ * Ends the gradients of the step: sends the pieces that pl_plan_ready() has not sent yet. A gradient that was never
+ * ready counts as zero. Do not write gradients until pl_server_wait().
  */
 enum pl_status pl_server_push(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Wait until the servers have applied what was pushed and, with a bounded staleness, for workers that are too far
- * after this one; then pull what is newer. Gradients may be written again.
+ * Waits until the servers have applied the pushed gradients and, with a bounded staleness, until slower workers are
+ * near enough; then pulls newer values. Gradients may be written again.
  *
- * Errors  PL_TIMEOUT after the setting timeout_s, with how far it came; PL_PEER: the server is gone; a failure that the
- *         server tells. After that only pl_server_free() may be called.
+ * Errors  PL_TIMEOUT after the setting timeout_s, with the progress so far; PL_PEER: the server is gone; a failure that
+ *         the server reports. After that only pl_server_free() may be called.
  */
 enum pl_status pl_server_wait(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** pl_server_push() and pl_server_wait(). */
+/** Calls pl_server_push() and pl_server_wait(). */
 enum pl_status pl_server_step(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Gets the newest values of all pieces from their owners, for a worker that evaluates. A piece is copied only if the
- * server has a newer one: values that the program has changed itself stay. With a bounded staleness a worker that only
- * pulls counts as a worker that takes no step. Errors as pl_server_wait().
+ * server has a newer one: so values that only the program has changed stay. With a bounded staleness, a worker that
+ * only pulls counts as one that takes no steps. Errors as pl_server_wait().
  */
 enum pl_status pl_server_pull(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -134,8 +132,8 @@ enum pl_status pl_server_pull(struct pl_server *server, struct pl_error *reterr)
 enum pl_status pl_server_assign(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * This worker's copy of the servers' optimizer, for pl_checkpoints_open(): it belongs to the handle and takes the
- * memory of its arrays. pl_server_pull_state() and pl_server_assign_state() move it; it takes no steps.
+ * Returns this worker's copy of the servers' optimizer, for pl_checkpoints_open(). It belongs to the handle, and its
+ * arrays take memory. pl_server_pull_state() and pl_server_assign_state() use it; it takes no steps.
  *
  * Errors  PL_INVALID before pl_server_join(); PL_MEMORY.
  */
@@ -143,40 +141,40 @@ enum pl_status pl_server_optimizer(struct pl_server *server, struct pl_optimizer
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Between two of this worker's steps: its values and its copy of the optimizer become what the servers have, so that
- * pl_checkpoints_save() has all of it. The others go on meanwhile. Each piece is consistent; the count of steps is
- * the smallest of all pieces. With staleness 0 all pieces are of this worker's last step.
+ * Copies the servers' values and optimizer to this worker, for pl_checkpoints_save(). Call it between two steps of this
+ * worker; the others go on meanwhile. Each piece is consistent; the count of steps is the smallest of all pieces. With
+ * staleness 0 all pieces are of this worker's last step.
  *
- * Cost    memory for values and optimizer once more, while it lasts.
+ * Cost    a second copy of values and optimizer in memory during the call.
  * Errors  as pl_server_wait().
  */
 enum pl_status pl_server_pull_state(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The reverse, for one worker: gives the servers its values, optimizer state and counts of steps. Called before
- * pl_server_start(), after pl_checkpoints_load(), the job continues from the checkpoint; with staleness 0 and the same
- * number of workers bit for bit, for any number of servers. Errors as pl_server_wait().
+ * The reverse, for one worker: gives the servers its values, optimizer state and counts of steps. If it is called after
+ * pl_checkpoints_load() and before pl_server_start(), the job continues from the checkpoint. With staleness 0 and the
+ * same number of workers the results are bit-identical, for any number of servers. Errors as pl_server_wait().
  */
 enum pl_status pl_server_assign_state(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Asks all workers to stop; the request goes out with this worker's next step. pl_server_is_stopping() becomes true at
- * the end of a step: with staleness 0 of the same step on all workers, else of a later one.
+ * the end of a step: with staleness 0 at the same step on all workers, else perhaps at a later step.
  */
 void pl_server_ask_stop(struct pl_server *server);
 bool pl_server_is_stopping(const struct pl_server *server);
 
 /**
- * Takes no more steps, as if this worker had left, and waits until all others have left. After that the servers' values
- * are final: get them by pl_server_pull_state() or pl_server_pull(), then call pl_server_leave().
+ * Says that this worker takes no more steps, and waits until all others have left. After that the servers' values are
+ * final: get them by pl_server_pull_state() or pl_server_pull(), then call pl_server_leave().
  *
- * Errors  PL_TIMEOUT: some have not left within the setting timeout_s; else as pl_server_wait().
+ * Errors  PL_TIMEOUT: some workers have not left within the setting timeout_s; else as pl_server_wait().
  */
 enum pl_status pl_server_outlast(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Replaces each of `values` [count] by its sum over all workers that have not left, in the order of their numbers. All
- * of them must call it, with the same count; 0 is a barrier. It waits for workers that have not joined yet.
+ * these workers must call it with the same count; 0 is a barrier. It waits for workers that have not joined yet.
  *
  * Errors  PL_MISMATCH: counts differ; else as pl_server_wait().
  */
@@ -191,7 +189,7 @@ struct pl_server_counts {
     uint64_t steps;
     uint64_t pieces_pulled;
     int64_t waited_ns;   /* time in pl_server_wait() */
-    uint64_t sent_bytes; /* gradients that this host's server has sent to others, of all its workers */
+    uint64_t sent_bytes; /* bytes of gradients that this host's server has sent to other servers, for all its workers */
 };
 
 struct pl_server_counts pl_server_counts(const struct pl_server *server);

@@ -2,17 +2,17 @@
 /**
  * The calls of named tensors (named.h): any thread submits an operation, and waits for its end or gets a callback.
  *
- * One thread at a time leads: it drives the engines. A thread that waits leads, so that no other thread has to be
- * woken. If no thread waits, the service's own thread leads. While nothing is in flight, this thread sleeps. It begins
- * a millisecond after a submission that no thread waits for, or at once if the operation has a callback. Between two
- * steps it sleeps briefly; while callbacks are due it yields instead, for at most 100 us after the last progress. A
- * thread that submits leads for one step once start_bytes have been submitted, so that large transfers start early.
+ * One thread at a time, the leader, drives the engines. A thread that waits leads, so that no other thread has to be
+ * woken. If no thread waits, the service's own thread leads: 1 ms after a submission, or at once if the operation has a
+ * callback. Between two steps it sleeps briefly; while callbacks are due it yields instead, for at most 100 us after
+ * the last progress. While nothing is in flight it sleeps. A thread that submits leads for one step once start_bytes
+ * have been submitted, so that large transfers start early.
  *
  * Process sets are numbered groups of ranks, each with a world and names of its own. Set 0 is the whole world. There is
  * no order between sets: ranks may wait for several sets in different orders.
  *
- * Ranks may wait for different names, because other threads may still submit them: after the setting stall_s a warning
- * names them, and the deadline of the world (timeout_s), if there is one, ends the waits.
+ * Ranks may wait for different names, because other threads may still submit them. After the setting stall_s a warning
+ * names them. If the world has a deadline (timeout_s), the waits fail then.
  *
  * Threads  any, all calls but pl_service_new() and pl_service_free(). While an operation is in flight in a set on
  *          any rank, only the service may use the set's world; otherwise the program may.
@@ -28,31 +28,31 @@ struct pl_service;
 struct pl_named_submission;
 
 /**
- * The end of an operation, in memory of the caller that must stay from the submission until then. Zero-initialise.
+ * The state of an operation. The caller keeps this memory until the operation has ended. Zero-initialise.
  *
- * With `call`, the service calls it once and does not touch the completion afterwards: `call` may free it. It runs in
- * the thread that leads; it may submit, but must not wait. Without `call`, ask pl_service_wait() or pl_service_poll().
+ * If `call` is set, the service calls it once and does not touch the completion afterwards: `call` may free it. It runs
+ * in the leading thread; it may submit, but must not wait. If it is NULL, use pl_service_wait() or pl_service_poll().
  */
 struct pl_completion {
     void (*call)(struct pl_completion *completion);
     /*
-     * in: lets pl_service_follow() return before the end. Called once if the operation fails after that, because no
-     * wait returns the error then. Not called after pl_service_abort() and in pl_service_free(). It runs as `call`
-     * does, but must not free the completion.
+     * in: if set, pl_service_follow() may return before the operation has ended. Called once if the operation fails
+     * after that, because no wait returns that error. Not called by pl_service_free() or after pl_service_abort(). It
+     * runs as `call` does, but must not free the completion.
      */
     void (*lost)(struct pl_completion *completion);
     /*
-     * in: room for one result per operation, set on success, with `lost` also if the operation fails later; NULL if the
-     * caller does not want them
+     * in: room for one result per operation, set on success; if `lost` is set, results may be set although the
+     * operation fails later. NULL: results are dropped
      */
     struct pl_named_result *results;
-    /* in: number of ranks of the set, if the caller has made splits or room for each rank; else 0 */
+    /* in: number of ranks for which the caller has made splits or arrays: must equal the set's; 0: not checked */
     int ranks;
     enum pl_status status; /* out: PL_OK or the failure, see pl_service_wait(); `error` has its text */
     struct pl_error error;
     int last_joined_rank; /* out: result of a join */
     bool has_leaked;      /* out, after a failure: the caller must not free the buffers, see pl_world_has_leaked() */
-    /* for the service only; is_launched: pl_service_follow() may return; true at the latest with `done` */
+    /* internal; is_launched: pl_service_follow() may return; true at the latest when `done` is */
     bool done, is_launched, is_followed;
     struct pl_named_submission *launched;
 };
@@ -71,51 +71,51 @@ enum pl_status pl_service_new(struct pl_world *world, const struct pl_named_opti
 void pl_service_free(struct pl_service *service);
 
 /**
- * Submit one operation in process set `set`. Name, splits and shape are copied. Nothing waits here.
+ * Submits one operation in process set `set`, without waiting. Name, splits and shape are copied.
  *
  * Ownership  buffers belong to the service until the operation has ended.
- * Errors     PL_INVALID: unknown set, a set of other `ranks`, this rank is not a member, the name is still in flight in
- *            the set (the earlier operation goes on), this rank is joining, a bad shape or split, and what
- *            pl_collective_post() refuses. PL_UNSUPPORTED: device memory that this kind or this world
- *            cannot use. PL_CANCELLED after a shutdown. PL_MEMORY. Then nothing was submitted.
+ * Errors     PL_INVALID: unknown set, `ranks` of the completion is wrong, this rank is not a member, the name is still
+ *            in flight in the set (the earlier operation goes on), this rank is joining, a bad shape or split, and what
+ *            pl_collective_post() refuses. PL_UNSUPPORTED: device memory that this kind or this world cannot use.
+ *            PL_CANCELLED after a shutdown. PL_MEMORY. On an error nothing was submitted.
  */
 enum pl_status pl_service_submit(struct pl_service *service, int set, const struct pl_named_op *op,
                                  struct pl_completion *completion, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Lets this rank submit operations in the memory of the GPU that CUDA counts as `ordinal` in this process; without it a
- * service takes device memory only where its world has a device. The first call opens the GPU, later ones compare the
- * number. Not collective.
+ * Lets this rank submit operations in the memory of the GPU with CUDA's number `ordinal` in this process. Without this
+ * call a service accepts device memory only if its world has a device. The first call opens the GPU; later calls only
+ * compare the number. Not collective.
  *
- * Errors   PL_INVALID: another GPU than the rank's first. Those of pl_device_count().
+ * Errors   PL_INVALID: another GPU than the rank's first. The errors of pl_device_count().
  */
 enum pl_status pl_service_use_device(struct pl_service *service, int ordinal, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Releases the service's objects on the GPU before CUDA shuts down: for the exit handlers of a program. It waits for
- * operations on the GPU; at the deadline they are cancelled, and the other ranks get `why`. No operation in device
- * memory may be submitted afterwards. Waits at most one second for a thread that is inside a collective.
+ * operations on the GPU; at the deadline it cancels them, and the other ranks get the error `why`. No operation in
+ * device memory may be submitted afterwards. Waits at most one second for a thread that is inside a collective.
  */
 void pl_service_release_device(struct pl_service *service, int64_t deadline_ns, const struct pl_error *why);
 
 /**
  * Submit `count` operations that start together or not at all, as members "<base>.<i>of<count>" (their own names are
  * not used). They may differ in kind, type and shape. If any member fails on any rank, the whole group fails on all
- * ranks, and no output was written. `base` NULL: an automatic name. `count` 0 is done at once.
+ * ranks, and no output was written. `base` NULL: an automatic name. A group of 0 operations ends at once.
  */
 enum pl_status pl_service_submit_group(struct pl_service *service, int set, const char *base,
                                        const struct pl_named_op *ops, size_t count, struct pl_completion *completion,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Says that this rank submits no more in set 0 (earlier operations may still be in flight). It takes part in the
- * others' operations with neutral elements (sum 0, product 1, min and max the type's largest and smallest, no rows)
- * until all ranks have joined. Until then it must not submit anything in set 0. ALLREDUCE, BROADCAST from a rank that
- * has not joined, BARRIER and ALLGATHER work meanwhile; ALLTOALL, REDUCE_SCATTER and a BROADCAST from a joined root,
- * with strict_join also ALLGATHER and every BROADCAST, fail with PL_MISMATCH on the ranks that submitted them.
+ * Says that this rank submits no more in set 0 (earlier ones may still be in flight). It takes part in others'
+ * operations with neutral elements (sum 0, product 1, min and max the type's largest and smallest, no rows) until all
+ * ranks have joined. Until then it must not submit anything in set 0. ALLREDUCE, BROADCAST from a rank that has not
+ * joined, BARRIER and ALLGATHER work meanwhile; ALLTOALL, REDUCE_SCATTER and a BROADCAST from a joined root fail with
+ * PL_MISMATCH on the ranks that submitted them, with strict_join also ALLGATHER and every BROADCAST.
  *
- * Collective  every rank joins once, whenever it is ready. `last_joined_rank` of the completion is the last one to
- *             join, equal on all ranks.
+ * Collective  every rank joins once, whenever it is ready. `last_joined_rank` of the completion is the rank that joined
+ *             last, the same on all ranks.
  */
 enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,
                                       struct pl_error *reterr) PL_MUST_CHECK;
@@ -129,22 +129,22 @@ bool pl_service_poll(struct pl_service *service, const struct pl_completion *com
  * Waits for the operation and returns its status. Any number of threads may wait at the same time, one for each
  * completion.
  *
- * Errors  PL_MISMATCH: ranks disagree about this tensor; every rank that submitted it gets the same text, the others go
- *         on. PL_TIMEOUT, likewise: for as long as one rank may wait (timeout_s) rounds have agreed on nothing, because
- *         some ranks wait for what never comes. PL_CANCELLED: a rank shut down. PL_TIMEOUT, PL_PEER, PL_LIBRARY: the
- *         world has failed, and with it everything under way.
+ * Errors  PL_MISMATCH: ranks disagree about this tensor; every rank that submitted it gets the same text; other
+ *         operations go on. PL_TIMEOUT, also on every rank: rounds have agreed on nothing for timeout_s, because some
+ *         ranks wait for submissions that never come. PL_CANCELLED: a rank shut down. PL_TIMEOUT, PL_PEER, PL_LIBRARY:
+ *         the world has failed, and with it all operations in flight.
  */
 enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion *completion,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Returns as soon as the whole operation is queued on the device; later work on the program's `stream` waits for its
+ * Returns as soon as the whole operation is queued on the device. Later work on the program's `stream` waits for that
  * end. The name may be used again. If `*ret_done` is false, buffers and completion belong to the service until
- * pl_service_is_done(); results are set, and later work on `stream` may read them. Without `lost`, and for host memory,
- * this is pl_service_wait().
+ * pl_service_is_done(); results are set, and later work on `stream` may read them. If the completion has no `lost`, or
+ * for host memory, this is pl_service_wait().
  *
  * Errors   as pl_service_wait(), with `*ret_done` true. With `*ret_done` false the stream does not wait, and the caller
- *          may wait for the operation again. PL_INVALID: the stream is captured into a CUDA graph. Those of device.h.
+ *          may wait for the operation again. PL_INVALID: the stream is captured into a CUDA graph. Errors of device.h.
  */
 enum pl_status pl_service_follow(struct pl_service *service, struct pl_completion *completion, void *stream,
                                  bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
@@ -154,45 +154,45 @@ bool pl_service_is_done(struct pl_service *service, const struct pl_completion *
 
 /**
  * Adds a set of the `count` ranks listed, or removes one, at a point that all ranks agree on; other operations may be
- * in flight. Rank i of the set is ranks[i]; the set gets the lowest free number from 1. A set is removed with its
- * world; free plans and arenas of that world before. An operation that another thread submits in the set too late,
- * while it is being removed, ends with PL_INVALID.
+ * in flight. Rank i of the set is ranks[i]; the set gets the lowest free number from 1. Removing a set frees its world:
+ * free plans and arenas of that world before. An operation that another thread submits in the set too late, while it is
+ * being removed, ends with PL_INVALID.
  *
  * Collective  over all ranks, members or not; one thread of a rank at a time (PL_INVALID). A rank that comes later is
- *             waited for. All ranks give the same list, or set.
- * Errors      on all ranks: PL_INVALID (empty list, unknown or repeated rank, a set of these ranks in this order exists
- *             and its number is named; set 0 or no such set, or an operation that is under way in it on some rank,
- *             naming both), PL_MISMATCH (different lists, naming two ranks; a rank has joined), the failure of one
- *             rank, naming it (no memory, a sub-world that cannot be made). Nothing was added then.
+ *             waited for. All ranks pass the same list, or the same set.
+ * Errors      on all ranks: PL_INVALID to add (empty list, unknown or repeated rank, or the set exists: its number is
+ *             named) or to remove (set 0, unknown set, or an operation is in flight in it: rank and operation are
+ *             named); PL_MISMATCH (different lists: two ranks are named; or a rank has joined); the failure of one
+ *             rank, which is named (no memory, no sub-world). Nothing has changed then.
  */
 enum pl_status pl_service_add_set(struct pl_service *service, const int *ranks, int count, int *ret_set,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_service_remove_set(struct pl_service *service, int set, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Numbers in use, ascending: up to `room` of them in `ret_sets`; returns how many there are. */
+/** Lists all sets' numbers, ascending, up to `room` of them. Returns how many sets there are. */
 int pl_service_list_sets(struct pl_service *service, int *ret_sets, int room);
 
-/** The set of these ranks in this order; -1: there is none. */
+/** Returns the set of these ranks in this order, or -1 if there is none. */
 int pl_service_find_set(struct pl_service *service, const int *ranks, int count);
 
 struct pl_service_set {
     int size;
     int rank; /* number of this rank in the set; -1: it is not a member */
-    /* For collectives and plans; its rank numbers count in the set. NULL: this rank is not a member. */
+    /* for collectives and plans; its rank numbers count in the set. NULL: this rank is not a member */
     struct pl_world *world;
 };
 
 /**
  * Describes `set`, and stores its ranks in `ret_ranks` [room], unless that is NULL. Errors: PL_INVALID if there is no
- * such set, or if it does not have `room` ranks, because another thread has changed it.
+ * such set, or if it does not have `room` ranks any more.
  */
 enum pl_status pl_service_get_set(struct pl_service *service, int set, struct pl_service_set *ret_set, int *ret_ranks,
                                   int room, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Call before this process ends without a shutdown, because of `why`: operations of the other ranks then fail with
- * `why` at once and do not wait for this rank. The service's thread ends, and operations in flight here fail. Waits at
- * most one second for a thread that is inside a collective; after that the other ranks are not told.
+ * Call it before this process ends without a shutdown, because of the error `why`: the other ranks' operations then
+ * fail with `why` at once, and do not wait for this rank. The service's thread ends, and operations in flight here
+ * fail. Waits at most one second for a thread that is inside a collective; after that the other ranks are not told.
  */
 void pl_service_abort(struct pl_service *service, const struct pl_error *why);
 

@@ -51,8 +51,8 @@ int pl_runtime_restarts(const struct pl_runtime *runtime)
     return *end == '\0' && number > 0 && number <= INT_MAX ? (int)number : 0;
 }
 
-/* Names the trace file: trace.json, and trace-restart1.json when the job was started again, so that an attempt keeps
- * the files of those before. */
+/* Names the trace file: trace.json, or trace-restart1.json if the job was started again, so that the files of earlier
+ * attempts stay. */
 static enum pl_status trace_path(const struct pl_runtime *runtime, const char *path, char **ret_path,
                                  struct pl_error *reterr)
 {
@@ -69,7 +69,7 @@ static enum pl_status trace_path(const struct pl_runtime *runtime, const char *p
     return pl_text_take(&text, ret_path, reterr);
 }
 
-/* Names the ring file of `rank`, beside the trace file `path`. */
+/* Makes the name of the ring file of `rank`, in the directory of the trace file `path`. */
 static enum pl_status ring_path(const char *path, int rank, char **ret_path, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -78,7 +78,7 @@ static enum pl_status ring_path(const char *path, int rank, char **ret_path, str
     return pl_text_take(&text, ret_path, reterr);
 }
 
-/* Warns here because no call can return it: nothing has failed yet. */
+/* Warns here because no call can return the warning: nothing has failed yet. */
 static void warn_stalled(void *context, const struct pl_event *event)
 {
     char whom[32] = "other ranks";
@@ -126,7 +126,7 @@ static enum pl_status observe(struct pl_runtime *runtime, struct pl_error *reter
     return PL_OK;
 }
 
-/* On one rank of each host: merges the rings of the host into a trace, once all of them are complete. */
+/* On one rank of each host: waits until all rings of the host are complete, and merges them into a trace. */
 static enum pl_status merge_rings(struct pl_runtime *runtime, struct pl_error *reterr)
 {
     int size = pl_world_size(runtime->world), host = pl_world_cross_rank(runtime->world);
@@ -160,8 +160,8 @@ static enum pl_status merge_rings(struct pl_runtime *runtime, struct pl_error *r
 }
 
 /*
- * Whether the first `length` bytes of `name` are a variable of Horovod that has an effect here, or would have one
- * without Paceline's own variable.
+ * Whether the first `length` bytes of `name` are a variable of Horovod that Paceline uses, or would use if its own
+ * variable were not set.
  */
 static bool counts(const struct pl_knobs *knobs, const char *name, size_t length)
 {
@@ -175,15 +175,12 @@ static bool counts(const struct pl_knobs *knobs, const char *name, size_t length
     return false;
 }
 
-/*
- * Warns of variables without effect: Horovod's, because the program may rely on them, and Paceline's that no longer
- * exist.
- */
+/* Warns of variables that have no effect: Horovod's, because the program may rely on them, and old ones of Paceline. */
 static void warn_without_effect(const struct pl_runtime *runtime, bool has_timeline)
 {
     static const char timeline[] = "HOROVOD_TIMELINE";                /* and HOROVOD_TIMELINE_MARK_CYCLES */
     static const char dynamic[] = "HOROVOD_DYNAMIC_PROCESS_SETS=";    /* process sets are always dynamic */
-    static const char follows[] = "HOROVOD_ENABLE_ASYNC_COMPLETION="; /* for torch's tensors on a GPU */
+    static const char follows[] = "HOROVOD_ENABLE_ASYNC_COMPLETION="; /* for torch tensors on a GPU */
     PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
 
     for (char *const *at = pl_environment_strings(runtime->environment); *at; at++) {
@@ -204,15 +201,15 @@ static void warn_without_effect(const struct pl_runtime *runtime, bool has_timel
     }
 }
 
-/* How a program starts. */
+/* Options of a start. */
 struct manner {
     bool on_device;
     const char *device; /* NULL: the setting decides */
-    /* without a deadline unless one was set, and without a trace, since the caller has its own timeline */
+    /* no deadline unless a setting sets one, and no trace, because the caller has its own timeline */
     bool as_horovod;
 };
 
-/* A program that has chosen a level keeps it where the setting does not name one. */
+/* Sets the level of a setting; without one, the program's own level stays. */
 static void set_log_level(const struct pl_knobs *knobs)
 {
     enum pl_log_level level;
@@ -312,13 +309,13 @@ struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime)
 }
 
 /*
- * Runs a barrier of the world, which reports the rank that it waits for and notices one that has died. The bootstrap's
- * own barrier after it is then short.
+ * Runs a barrier of the world, which reports missing ranks and notices dead ones. The bootstrap's own barrier is then
+ * short.
  */
 static enum pl_status leave(struct pl_runtime *runtime, struct pl_error *reterr)
 {
     const char *path = pl_knob_text(pl_world_knobs(runtime->world), PL_KNOB_TRACE);
-    /* the name that a rank sees which is still at work */
+    /* shown on a rank that still waits in another collective */
     struct pl_collective barrier = {.kind = PL_BARRIER, .name = "pl_runtime_stop"};
     struct pl_error error = PL_ERROR_NONE;
 

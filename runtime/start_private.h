@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the library itself asks of a runtime. Internal to runtime/. */
+/** Functions of a runtime that only the library uses. Internal to runtime/. */
 #ifndef PL_RUNTIME_START_PRIVATE_H
 #define PL_RUNTIME_START_PRIVATE_H
 
@@ -8,9 +8,9 @@
 #include "runtime/start.h"
 
 /**
- * As pl_runtime_start(), or over ranks that the caller brings as `bootstrap`, which still belongs to the caller; and
- * with Horovod's behaviour: without a deadline for collectives unless the setting timeout_s was set, so that a rank may
- * be late by any time. HOROVOD_TIMELINE is left to the caller and does not start a trace.
+ * Like pl_runtime_start(), but with Horovod's behaviour: collectives have no deadline unless the setting timeout_s was
+ * set, so a rank may be late by any time, and HOROVOD_TIMELINE does not start a trace: the caller handles it.
+ * `bootstrap`, if not NULL, has the ranks; it still belongs to the caller.
  */
 enum pl_status pl_runtime_start_unlimited(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime,
                                           struct pl_error *reterr) PL_MUST_CHECK;

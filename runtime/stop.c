@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Noting SIGTERM, and finding out in each step whether any rank has been asked to stop. */
+/* Records SIGTERM, and finds out in each step whether any rank has been asked to stop. */
 #include "runtime/stop.h"
 
 #include "runtime/channel.h"
@@ -68,8 +68,8 @@ int pl_stop_fd(void)
 struct pl_stop {
     struct pl_world *world;
     struct pl_request *request; /* the allreduce of the last call; NULL if it has completed or there was no call */
-    int32_t own;                /* whether this rank was asked to stop when the allreduce began */
-    int32_t any;                /* whether any rank was asked; valid after the allreduce has completed */
+    int32_t own;                /* whether this rank had been asked to stop when the allreduce began */
+    int32_t any;                /* whether any rank had been asked; valid after the allreduce has completed */
 };
 
 enum pl_status pl_stop_new(struct pl_world *world, struct pl_stop **ret_stop, struct pl_error *reterr)
@@ -112,7 +112,7 @@ enum pl_status pl_stop_agreed(struct pl_stop *stop, bool *ret_stop, struct pl_er
 void pl_stop_free(struct pl_stop *stop)
 {
     if (stop) {
-        take_answer(stop, NULL); /* the world keeps a failure */
+        take_answer(stop, NULL); /* a failure is recorded in the world */
         free(stop);
     }
 }

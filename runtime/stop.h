@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Being asked to stop: SIGTERM to any rank leads all ranks to stop after the same step, where they can write a
- * checkpoint.
+ * Stop requests: after SIGTERM to any rank, all ranks stop after the same step and can write a checkpoint.
  *
  * Source  SageMaker sends SIGTERM and allows 120 s; Managed Spot Training restarts the job later from its checkpoints.
  * Test    tests/unit/runtime/test_stop.c, tests/integration/resume.py
@@ -11,7 +10,7 @@
 
 #include "collectives/world.h"
 
-/** From now on SIGTERM to this process is only recorded. */
+/** From now on SIGTERM only records a stop request for this process. */
 enum pl_status pl_stop_watch(struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether this process was asked to stop since pl_stop_watch(). */
@@ -30,16 +29,15 @@ struct pl_stop;
 enum pl_status pl_stop_new(struct pl_world *world, struct pl_stop **ret_stop, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Whether any rank was asked to stop before the call of the last step; the same answer on all ranks. Call it once a
- * step. The answer is a step late because no rank waits for it: each call begins an allreduce of four bytes, which runs
- * during the step that follows, and takes the result of the one before. Once the answer is yes it stays so, and no more
- * allreduces are begun.
+ * Tells whether any rank had been asked to stop by the previous call; the same answer on all ranks. Call it once a
+ * step. The answer is a step late, so that no rank waits: each call takes the result of the previous allreduce of four
+ * bytes, and begins one that runs during the next step. After the first yes all answers are yes, without allreduces.
  *
- * Collective  yes, but waits only for a rank that has not made its last call.
+ * Collective  yes, but waits only for a rank that has not made the previous call.
  */
 enum pl_status pl_stop_agreed(struct pl_stop *stop, bool *ret_stop, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Waits until all ranks have made the last call of this one. NULL is fine. */
+/** Waits until all ranks have made the call that this rank made last. NULL is fine. */
 void pl_stop_free(struct pl_stop *stop);
 
 #endif

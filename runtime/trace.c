@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trace ring of a rank in memory or in a mapped file, merging rings into one JSON trace, and the trace's events. */
+/* A rank's trace ring, in memory or in a mapped file; merging rings into a JSON trace; the events of a JSON trace. */
 #include "runtime/trace.h"
 
 #include "base/clock.h"
@@ -28,7 +28,7 @@ enum {
     PARTS = UINT8_MAX + 1,
 };
 
-/* Times are printed relative to the start of a day: below 2^53 thousandths of a microsecond a double is exact. */
+/* Prints times relative to the start of a day: as a double, 1/1000 us is exact below 2^53. */
 #define DAY_NS (24 * 3600 * PL_NS_PER_S)
 
 static const char ring_magic[8] = {'P', 'L', 'T', 'R', 'A', 'C', 'E', '3'};
@@ -68,7 +68,7 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
         if (fd < 0) {
             return pl_error_errno(reterr, "create the trace '%s'", options->path);
         }
-        /* Allocates the blocks now: a disk that is full at a later store would be a SIGBUS. */
+        /* Allocates the blocks now, because a later store to a full disk would be a SIGBUS. */
         errno = pl_file_allocate(fd, 0, (off_t)bytes);
         if (errno != 0) {
             return pl_error_errno(reterr, "make room for the trace '%s'", options->path);
@@ -134,7 +134,7 @@ void pl_trace_add(struct pl_trace *trace, const char *name, int64_t start_ns, in
     publish(trace);
 }
 
-/* The world's lock keeps other writers out. A reader may see the parts of two notes. */
+/* The world's lock excludes other writers. A reader may see a mixture of two notes. */
 void pl_trace_note_posted(void *trace_at, const struct pl_posted *posted)
 {
     struct pl_ring_head *head = ((struct pl_trace *)trace_at)->head;
@@ -215,7 +215,7 @@ static void print_record(struct pl_trace_events *events, const struct pl_ring_he
     pl_trace_events_end(events);
 }
 
-/* Prints a line for the collectives of each sub-world. */
+/* Prints a name line for the collectives of each sub-world. */
 static void print_parts(struct pl_trace_events *events, const struct pl_ring_head *head, const bool parts[PARTS])
 {
     for (int part = 1; part < PARTS; part++) {
@@ -250,7 +250,7 @@ static enum pl_status read_at(int fd, const char *path, off_t at, void *to, size
 
 enum pl_status pl_ring_read(const char *path, struct pl_ring *ring, struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused, not waited for */
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: does not wait for a FIFO */
     PL_AUTO_FREE struct pl_ring_record *records = NULL;
     struct pl_ring_head head_after;
 
@@ -266,14 +266,14 @@ enum pl_status pl_ring_read(const char *path, struct pl_ring *ring, struct pl_er
     PL_TRY(pl_memory_alloc(&records, ring->head.records, sizeof(*records), reterr));
     PL_TRY(read_at(fd, path, sizeof(ring->head), records, ring->head.records * sizeof(*records), reterr));
     PL_TRY(read_at(fd, path, 0, &head_after, sizeof(head_after), reterr));
-    /* Leaves out the records that the writer may have overwritten during the read, and the one after them. */
+    /* Skips the records that the writer may have overwritten during the read, and the one after them. */
     ring->first = head_after.written >= ring->head.records ? head_after.written - ring->head.records + 1 : 0;
     ring->records = records;
     records = NULL;
     return PL_OK;
 }
 
-/* Returns the start of the UTC day in which the first of all records began, or of 1970-01-01 without records. */
+/* Returns the start of the UTC day of the earliest record; 1970-01-01 if there are no records. */
 static enum pl_status find_midnight(const char *const *paths, size_t count, int64_t *ret_ns, struct pl_error *reterr)
 {
     *ret_ns = INT64_MAX;
@@ -348,7 +348,7 @@ void pl_trace_events_number(struct pl_trace_events *events, const char *key, int
     pl_text_printf(events->text, "%" PRId64, value);
 }
 
-/* Prints digit by digit: a double of the time since 1970 has steps of 256 ns. */
+/* Prints the digits itself, because a double of the time since 1970 has steps of 256 ns. */
 void pl_trace_events_time(struct pl_trace_events *events, const char *key, int64_t ns)
 {
     uint64_t size = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;

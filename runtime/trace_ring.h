@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The ring of a trace: its layout, and the calls that make it, fill it with collectives, read it, and make a JSON trace
- * of it; and the events of such a trace. Internal to runtime/ and to `paceline trace`.
+ * The ring of a trace: its layout, and the functions that make it, record collectives in it, read it, and convert it to
+ * a JSON trace; and the events of a JSON trace. Internal to runtime/ and to `paceline trace`.
  */
 #ifndef PL_RUNTIME_TRACE_RING_H
 #define PL_RUNTIME_TRACE_RING_H
@@ -24,14 +24,14 @@ struct pl_ring_head {
     uint32_t record_bytes;
     uint32_t records;
     int32_t rank, size, host, unused;
-    int64_t realtime_minus_monotonic_ns; /* puts hosts on one time line, as exactly as their clocks agree */
+    int64_t realtime_minus_monotonic_ns; /* offset to the wall clock: aligns hosts as exactly as their clocks agree */
     _Atomic uint64_t written;
-    /* the newest collective of the world of all ranks that this rank has posted; it may not have ended */
-    _Atomic uint64_t posted_sequence; /* 0: none */
+    /* the newest collective that this rank has posted in the world of all ranks; it may not have ended */
+    _Atomic uint64_t posted_sequence; /* `sequence` of that collective; 0: none was posted */
     int64_t posted_ns;
     uint32_t posted_kind;
-    char posted_name[PL_RING_COLLECTIVE_NAME_BYTES]; /* without a 0 if it is as long as this */
-    char host_name[PL_RING_HOST_NAME_BYTES];         /* ends with a 0; empty if the host's name is not known */
+    char posted_name[PL_RING_COLLECTIVE_NAME_BYTES]; /* no NUL if the name fills it */
+    char host_name[PL_RING_HOST_NAME_BYTES];         /* NUL-terminated; empty if the host's name is not known */
     char padding[12];
 };
 
@@ -42,13 +42,13 @@ struct pl_ring_record {
     int32_t waited_for;
     uint16_t kind;
     uint8_t status;
-    uint8_t part; /* number of the event's part; parts beyond the highest number share it */
-    /* Names end with a 0 only if they are shorter than their place. */
+    uint8_t part; /* number of the world; all sub-worlds above the highest number share it */
+    /* names are NUL-terminated only if they are shorter than the array */
     union {
         char span_name[PL_TRACE_NAME_BYTES];
         struct {
             char name[PL_RING_COLLECTIVE_NAME_BYTES];
-            uint64_t sequence; /* the same on all ranks of the collective's world */
+            uint64_t sequence; /* number of the collective, the same on all ranks of its world */
         } collective;
     };
 };
@@ -59,16 +59,16 @@ _Static_assert(sizeof(struct pl_ring_head) == 128 && sizeof(struct pl_ring_recor
 struct pl_ring {
     struct pl_ring_head head;
     struct pl_ring_record *records; /* freed by the caller */
-    uint64_t first;                 /* the first complete record of those before head.written */
+    uint64_t first;                 /* number of the first complete record before head.written */
 };
 
-/** Errors: as pl_trace_merge(). */
+/** Reads the ring in the file `path`. Errors: as pl_trace_merge(). */
 enum pl_status pl_ring_read(const char *path, struct pl_ring *ring, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Converts to the wall clock of the rank's host. Values of a damaged ring wrap around. */
+/** Converts `ns` to the wall clock of the rank's host. Values of a damaged ring may overflow, and wrap around. */
 int64_t pl_ring_wall_ns(const struct pl_ring_head *head, int64_t ns);
 
-/** Zero-initialise. */
+/** Options of pl_trace_new(). Zero-initialise. */
 struct pl_trace_options {
     const char *path; /* the ring's file; NULL: memory */
     uint64_t records; /* number of records that are kept; 0: 16384 */
@@ -82,25 +82,25 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
 /** Frees the trace. The file remains. NULL is fine. */
 void pl_trace_free(struct pl_trace *trace);
 
-/** Records a collective. `trace_at` is the trace, so that this can be an observer's function. */
+/** Records a collective. `trace_at` is the trace; the function fits an observer. */
 void pl_trace_add_event(void *trace_at, const struct pl_event *event);
 
-/** Notes that a collective of the world of all ranks was posted. Can be an observer's function too. */
+/** Records that a collective of the world of all ranks was posted. This function fits an observer, too. */
 void pl_trace_note_posted(void *trace_at, const struct pl_posted *posted);
 
 /**
- * Append the rings in the `count` files as one JSON trace: a process a rank, a line for collectives, one for those of
- * each sub-world, and one for the program. A collective shows its bytes, how long the rank waited and for which rank.
- * Times are in microseconds with three digits after the point, exact, from the midnight (UTC) in `otherData.ts_0`.
- * Errors  PL_NOT_FOUND; PL_CORRUPT, naming a file that is not a ring. If a ring is being written, the complete records
- *         are read.
+ * Appends the rings in the `count` files as one JSON trace. Each rank is a process with one line each for its world,
+ * each sub-world and the program. A collective shows its bytes, how long the rank waited and for which rank. Times are
+ * in microseconds with three digits after the point, exact, from the midnight (UTC) in `otherData.ts_0`.
+ * Errors  PL_NOT_FOUND; PL_CORRUPT, naming a file that is not a ring. From a ring that is being written, only complete
+ *         records are read.
  */
 enum pl_status pl_trace_merge(const char *const *paths, size_t count, struct pl_text *text,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /*
- * Events for chrome://tracing and Perfetto, written into a text one after the other: begin, the event's fields, the
- * fields of its arguments, end. Who writes puts "[" before the first event and "]" after the last one.
+ * Events for chrome://tracing and Perfetto, appended to a text: begin, the event's fields, the fields of its arguments,
+ * end. The caller writes "[" before the first event and "]" after the last one.
  *
  * Source  the trace event format of the Chromium project.
  * Test    tests/unit/runtime/test_trace.c, tests/unit/runtime/horovod/test_timeline.c
@@ -110,7 +110,7 @@ struct pl_trace_events {
     struct pl_text *text;
     bool any;      /* an event was begun */
     bool has_args; /* the event's arguments were begun */
-    bool comma;    /* before the next field */
+    bool comma;    /* the next field needs a comma before it */
 };
 
 /** Begins an event, without a name if `name` is NULL. Invalid UTF-8 in a name is replaced. */
@@ -119,7 +119,7 @@ void pl_trace_events_begin(struct pl_trace_events *events, const char *phase, co
 /** Begins the event's arguments: the fields that follow belong to them. */
 void pl_trace_events_args(struct pl_trace_events *events);
 
-/** Writes a field. Times are nanoseconds, and are written as microseconds with three digits after the point. */
+/** Writes a field with a time in nanoseconds, as microseconds with three digits after the point. */
 void pl_trace_events_time(struct pl_trace_events *events, const char *key, int64_t ns);
 void pl_trace_events_text(struct pl_trace_events *events, const char *key, const char *value);
 void pl_trace_events_number(struct pl_trace_events *events, const char *key, int64_t value);

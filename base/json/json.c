@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents: trees of base/json/python_json.h whose text is strict JSON, read by cJSON's functions. */
+/* Documents: trees of base/json/python_json.h whose text is strict JSON; cJSON's functions read them. */
 #include "base/json/json.h"
 
 #include "base/file.h"
@@ -15,8 +15,8 @@
 #include <string.h>
 
 enum {
-    MAX_PATH_BYTES = 200, /* limit for a path in a message, which must have room for what is wrong */
-    MAX_NAME_BYTES = 64,  /* limit for one name in a path */
+    MAX_PATH_BYTES = 200, /* longest path in a message, so that the rest of the message fits */
+    MAX_NAME_BYTES = 64,  /* longest name in a path */
 };
 
 struct pl_json {
@@ -24,7 +24,7 @@ struct pl_json {
     char *source;
 };
 
-/* Appends "resources.hosts", or "["odd name"]" for a name that would read as something else. */
+/* Appends ".name" to a path, or "["odd name"]" if the name would be read as something else. */
 static void append_name(const char *name, struct pl_text *path)
 {
     size_t length = strlen(name);
@@ -36,7 +36,7 @@ static void append_name(const char *name, struct pl_text *path)
         pl_text_append(path, name);
         return;
     }
-    pl_python_json_print_string(name, &quoted); /* the quoted text is ASCII, so it may be cut at any byte */
+    pl_python_json_print_string(name, &quoted); /* ASCII, so it may be cut at any byte */
     pl_text_printf(path, "[%.*s%s]", MAX_NAME_BYTES, pl_text_string(&quoted),
                    quoted.length > MAX_NAME_BYTES ? "..." : "");
 }
@@ -83,8 +83,7 @@ static enum pl_json_kind item_kind(const cJSON *item)
     return item ? kinds[pl_python_json_kind((const struct pl_python_json *)item)] : PL_JSON_NOTHING;
 }
 
-/* Appends a description of an item, for a message. A number is shown, but a string is not, because it may be a
- * secret. */
+/* Appends a description of an item, for a message. Numbers are shown; strings are not, because they may be secrets. */
 static void append_found(const cJSON *item, struct pl_text *found)
 {
     if (cJSON_IsNumber(item)) {
@@ -101,7 +100,7 @@ static void append_found(const cJSON *item, struct pl_text *found)
     }
 }
 
-/* Appends the path of a missing value below its parent. */
+/* Appends the path that a missing value would have. */
 static void append_missing(struct pl_json_value value, struct pl_text *path)
 {
     if (value.name) {
@@ -123,7 +122,7 @@ enum pl_status pl_json_wrong(struct pl_json_value value, const char *expected, s
         item = NULL;
         expected = value.wanted ? kind_text(value.wanted) : expected;
     } else if (!value.item) {
-        /* the parent is of the wrong kind: it cannot hold such a value */
+        /* the parent's kind is wrong: it cannot have such a value */
         expected = kind_text(value.name ? PL_JSON_OBJECT : PL_JSON_LIST);
     }
     append_found(item, &found);
@@ -182,8 +181,8 @@ struct pl_json_value pl_json_root(const struct pl_json *document)
 }
 
 /*
- * Returns a missing value when something is looked for below a missing value. The error reports only the first kind
- * that was needed.
+ * Returns a missing value, if a member or item of a missing value is read. The error reports only the first kind that
+ * was needed.
  */
 static struct pl_json_value still_nothing(struct pl_json_value value, enum pl_json_kind wanted)
 {

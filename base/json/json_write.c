@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes strict JSON; digits and escapes are printed by python_json_print.c. */
+/* Writes strict JSON; python_json_print.c prints digits and escapes. */
 #include "base/json/json_write.h"
 
 #include "base/file.h"
@@ -44,7 +44,7 @@ static void begin_line(struct pl_json_writer *writer)
     }
 }
 
-/* Writes what precedes a value: a comma if needed, and the name. */
+/* Writes the comma and the name before a value, if they are needed. */
 static void begin(struct pl_json_writer *writer, const char *name)
 {
     bool in_object = writer->depth > 0 && writer->closings[writer->depth - 1] == '}';

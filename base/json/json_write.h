@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A writer that appends JSON to a text value by value, without a tree. base/json/json.h reads what pl_json_write_end()
- * accepts, with the same values: numbers have all digits that this needs, and escapes keep the text ASCII.
+ * A writer that appends JSON to a text value by value, without a tree. base/json/json.h reads this text with exactly
+ * the same values, if pl_json_write_end() succeeds. The text is ASCII.
  *
- * A list of calls reads as the document does. The first value that JSON cannot hold is remembered and reported at the
- * end:
+ * The order of calls is the order of the document. The first value that JSON cannot represent is reported at the end:
  *
  *   struct pl_json_writer writer = PL_JSON_WRITER(&text);
  *
@@ -13,7 +12,7 @@
  *   pl_json_write_close(&writer);
  *   return pl_json_write_end(&writer, reterr);
  *
- * `name` is NULL at the root and in a list, and a name not used before in an object.
+ * `name` is NULL at the root and in a list; in an object it is a new name.
  *
  * Test  tests/unit/base/json/test_json_write.c
  */
@@ -28,12 +27,12 @@
 struct pl_json_writer {
     struct pl_text *text;
     unsigned depth;
-    bool lines;                       /* each value on a line of its own, indented: set it before the first one */
-    bool comma;                       /* a value precedes in this list or object */
+    bool lines;                       /* each value is on its own line, indented; set it before the first value */
+    bool comma;                       /* the list or object has a value already */
     bool ended;                       /* the root is complete */
-    char closings[PL_JSON_MAX_DEPTH]; /* closing brackets, by depth */
-    const char *wrong;                /* the first value that JSON cannot hold */
-    char wrong_name[64];              /* its name */
+    char closings[PL_JSON_MAX_DEPTH]; /* closing brackets of the open lists and objects, by depth */
+    const char *wrong;                /* description of the first value that JSON cannot represent */
+    char wrong_name[64];              /* name of this value */
 };
 
 #define PL_JSON_WRITER(to) ((struct pl_json_writer){.text = (to)})
@@ -55,7 +54,7 @@ void pl_json_write_int64(struct pl_json_writer *writer, const char *name, int64_
 /** Ends the text. Errors: PL_INVALID if a number was not finite or too large, or a text was not UTF-8; PL_MEMORY. */
 enum pl_status pl_json_write_end(const struct pl_json_writer *writer, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Ends the text with a line break and writes it to the file `path`, as pl_file_write_atomic() does. */
+/** Ends the text with a line break, and writes it to the file `path` by pl_file_write_atomic(). */
 enum pl_status pl_json_write_file(const struct pl_json_writer *writer, const char *path, mode_t mode,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The nodes of a tree: cJSON's, with what cJSON does not keep: a node's place in its file, and exact look-up of names
- * in constant time. Our parser fills them, so that numbers keep their text, and strings U+0000; calls make trees, too.
+ * The nodes of a tree: cJSON's nodes, extended by the position in the file and a look-up of names in constant time. Our
+ * parser fills them, so that numbers keep their text and strings keep U+0000. Calls can make trees, too.
  */
 #include "base/json/python_json.h"
 
@@ -33,12 +33,12 @@ struct pl_python_json *pl_python_json_node_new(enum pl_python_json_kind kind)
     return node;
 }
 
-/* A loop over children that may be changed. */
+/* A loop over children that may change. */
 #define EACH(child, parent)                                                                                            \
     for (struct pl_python_json *child = (struct pl_python_json *)(parent)->item.child; child;                          \
          child = (struct pl_python_json *)child->item.next)
 
-/* Releases what `node` holds but its name, and not `node` itself. The parser bounds the depth, so recursion is safe. */
+/* Releases the members of `node` except its name, but not `node`. The parser bounds the depth, so recursion is safe. */
 static void clear(struct pl_python_json *node)
 {
     cJSON *child = node->item.child;
@@ -62,7 +62,7 @@ void pl_python_json_free(struct pl_python_json *root)
     }
 }
 
-/* Hashes `name`, starting from the table's own address, so that nobody can prepare colliding names. */
+/* Hashes `name`. The start value is the table's address, so that an attacker cannot prepare colliding names. */
 static size_t hash(const struct pl_python_json_index *index, const char *name)
 {
     uint64_t value =
@@ -71,7 +71,7 @@ static size_t hash(const struct pl_python_json_index *index, const char *name)
     return (size_t)(value ^ (value >> 32));
 }
 
-/* Returns the slot that holds `name`, or else the free slot for it. */
+/* Returns the slot of `name`, or else the free slot for it. */
 static struct pl_python_json **find_slot(struct pl_python_json_index *index, const char *name)
 {
     size_t at = hash(index, name) & (index->count - 1);
@@ -82,7 +82,7 @@ static struct pl_python_json **find_slot(struct pl_python_json_index *index, con
     return &index->slots[at];
 }
 
-/* Keeps the table at most half full once the object is large. */
+/* Keeps the table at most half full, if the object is large enough to have one. */
 static enum pl_status index_grow(struct pl_python_json *object, struct pl_error *reterr)
 {
     const size_t count = (size_t)object->item.valueint;
@@ -133,7 +133,7 @@ void pl_python_json_node_append(struct pl_python_json *array, struct pl_python_j
     array->item.valueint++;
 }
 
-/* Gives `place` the contents of `value`, and frees the emptied node `value`; `place` keeps its name and neighbours. */
+/* Moves the contents of `value` to `place`, and frees the node `value`; `place` keeps its name and neighbours. */
 static void replace(struct pl_python_json *place, struct pl_python_json *value)
 {
     const struct pl_python_json was = *place;

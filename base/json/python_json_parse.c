@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads JSON by Python's exact grammar, in one pass and linear time. A column is counted from the place of the last
- * one, not from the start of the line, so that a file of one long line costs no more than any other.
+ * Reads JSON by Python's exact grammar, in one pass and linear time. Columns are counted from the last reported
+ * position, not from the start of the line, so that a long line costs no more than short ones.
  */
 #include "base/json/json.h"
 #include "base/json/python_json_tree.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum {
-    MAX_INTEGER_DIGITS = 4300,    /* CPython refuses longer integers (sys.int_info.default_max_str_digits) */
+    MAX_INTEGER_DIGITS = 4300,    /* CPython refuses integers with more digits (sys.int_info.default_max_str_digits) */
     MAX_STRICT_NUMBER_BYTES = 63, /* cJSON cuts longer numbers */
     FOUND_BYTES = 48,
 };
@@ -23,7 +23,7 @@ struct reader {
     const char *end;
     const char *at;
     const char *source;
-    bool strict; /* what json.h refuses is refused */
+    bool strict; /* refuse everything that json.h refuses */
     bool inner;  /* the text is the content of a JSON string: lone surrogates are allowed, U+0000 is C0 80 */
     unsigned line;
     unsigned column; /* column of `column_at` */
@@ -32,7 +32,7 @@ struct reader {
     struct pl_error *reterr;
 };
 
-/* Moves line and column on to `place`, which never lies before the last place asked for. */
+/* Moves line and column on to `place`, which is never before an earlier `place`. */
 static void locate(struct reader *reader, const char *place)
 {
     for (; reader->column_at < place; reader->column_at++) {
@@ -110,7 +110,7 @@ static enum pl_status fail_limit(struct reader *reader, const char *place, enum 
                         reader->source, reader->line, reader->column, limit, what);
 }
 
-/* Refuses the duplicate name at `place`, quoted as in the text; reader->at is after its colon. */
+/* Refuses the duplicate name at `place`, quoted as in the text; reader->at is after the colon. */
 static enum pl_status fail_twice(struct reader *reader, const char *place)
 {
     size_t length = (size_t)(reader->at - 1 - place);
@@ -124,7 +124,7 @@ static enum pl_status fail_twice(struct reader *reader, const char *place)
     return fail_found(reader, place, "each key once", found);
 }
 
-/* Refuses an escape that a string of strict JSON cannot hold: reader->at is after it. */
+/* Refuses an escape that strict JSON does not allow; reader->at is after it. */
 static enum pl_status fail_escape(struct reader *reader, uint32_t code, const char *expected)
 {
     char found[16];
@@ -148,13 +148,13 @@ static bool next_is(const struct reader *reader, const char *word)
     return (size_t)(reader->end - reader->at) >= length && memcmp(reader->at, word, length) == 0;
 }
 
-/* Whether `at` is the form in memory of a lone surrogate: three bytes that are not UTF-8. */
+/* Whether `at` is the in-memory form of a lone surrogate: three bytes that are not UTF-8. */
 static bool is_surrogate(const char *at, const char *end)
 {
     return end - at >= 3 && (unsigned char)at[0] == 0xED && (at[1] & 0xE0) == 0xA0 && (at[2] & 0xC0) == 0x80;
 }
 
-/* Reads four hex digits at `at`; false, with the first wrong place, if they are not hex digits. */
+/* Reads four hex digits at `at`. If they are not hex digits, returns false; `*ret_bad` is then the first wrong one. */
 static bool read_hex4(const struct reader *reader, const char *at, uint32_t *ret_code, const char **ret_bad)
 {
     uint32_t code = 0;
@@ -261,7 +261,7 @@ static const char *skip_digits(const struct reader *reader, const char *at)
     return at;
 }
 
-/* Returns the end of the number at reader->at, which is reader->at itself if there is none. */
+/* Returns the end of the number at reader->at; reader->at itself if there is no number. */
 static const char *number_end(const struct reader *reader, bool *ret_is_float)
 {
     const char *at = reader->at;
@@ -291,7 +291,7 @@ static const char *number_end(const struct reader *reader, bool *ret_is_float)
     return at;
 }
 
-/* Checks that the number from reader->at to `end` is one of strict JSON, which a double can hold. */
+/* Checks that the number from reader->at to `end` is strict JSON, and that a double can hold it. */
 static enum pl_status check_strict(struct reader *reader, const char *end, bool is_float)
 {
     static const char most[] = "9007199254740992"; /* PL_JSON_MAX_INTEGER */
@@ -320,7 +320,7 @@ static enum pl_status check_strict(struct reader *reader, const char *end, bool 
     return expected ? fail_found(reader, reader->at, expected, found) : PL_OK;
 }
 
-/* Gives `node` the number of the text from reader->at to `end`. */
+/* Stores the number from reader->at to `end` in `node`. */
 static enum pl_status take_number(struct reader *reader, const char *end, bool is_float, struct pl_python_json *node)
 {
     node->item.type = cJSON_Number | (is_float ? PL_PYTHON_JSON_IS_FLOAT : 0);
@@ -469,7 +469,7 @@ static enum pl_status read_value(struct reader *reader, int depth, struct pl_pyt
     return PL_OK;
 }
 
-/* Counts the values of a strict text, before memory is taken for the first one. */
+/* Counts the values of a strict text before memory is allocated for them. */
 static enum pl_status bound_values(struct reader *reader)
 {
     bool in_string = false;

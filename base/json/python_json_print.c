@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints what json.dumps() and repr(float) print, byte for byte. */
+/* Prints exactly what json.dumps() and repr(float) print. */
 #include "base/json/python_json.h"
 #include "base/json/python_json_tree.h"
 #include "base/memory.h"
@@ -14,7 +14,7 @@ enum { DOUBLE_DIGITS = 17 };
 
 void pl_python_json_print_string(const char *string, struct pl_text *text)
 {
-    static const char short_forms[] = "\"\"\\\\\nn\rr\tt\ff\bb"; /* a character, and its letter after a backslash */
+    static const char short_forms[] = "\"\"\\\\\nn\rr\tt\ff\bb"; /* pairs: a character, and the letter of its escape */
 
     pl_text_append_char(text, '"');
     while (*string != '\0') {
@@ -45,7 +45,7 @@ void pl_python_json_print_string(const char *string, struct pl_text *text)
     pl_text_append_char(text, '"');
 }
 
-/* Adds one to the last of `count` decimal digits; false if all were nines. */
+/* Adds 1 to a number of `count` decimal digits; false if all digits were nines. */
 static bool digits_increment(char *digits, int count)
 {
     for (int i = count - 1; i >= 0; i--) {
@@ -67,9 +67,9 @@ static double digits_value(const char *digits, int exponent, locale_t c_locale)
 }
 
 /*
- * Finds the shortest decimal digits that read back as `value` (positive and finite), and the exponent of the first.
- * Usually these are the correctly rounded digits of that length. Just above a power of two the gap below is half as
- * wide as the gap above: there the next larger digits may read back although the nearest do not.
+ * Finds the shortest decimal digits that read back as `value` (positive and finite), and the exponent of the first
+ * digit. Usually these are the correctly rounded digits of that length. Just above a power of two, the gap below is
+ * half the gap above: there the next larger digits may read back although the nearest do not.
  */
 static void shortest_digits(double value, char *digits, int *ret_count, int *ret_exponent)
 {
@@ -139,7 +139,7 @@ void pl_python_json_print_double(double value, struct pl_text *text)
     }
 }
 
-/* Compares names by code point. For UTF-8 that is the order of the bytes, except for the form of U+0000 in memory. */
+/* Compares names by code point. In UTF-8 this is the order of the bytes, except for U+0000's form in memory. */
 static int compare_names(const void *left_at, const void *right_at)
 {
     const unsigned char *left = (const unsigned char *)(*(const struct pl_python_json *const *)left_at)->item.string;
@@ -150,7 +150,7 @@ static int compare_names(const void *left_at, const void *right_at)
         right++;
     }
     if (*left == 0xC0 || *right == 0xC0) {
-        /* C0 begins only U+0000, which is less than any other character and greater than the end of a name. */
+        /* C0 begins only U+0000, which sorts after the end of a name and before all other characters. */
         int left_rank = *left == '\0' ? 0 : *left == 0xC0 ? 1 : 2;
         int right_rank = *right == '\0' ? 0 : *right == 0xC0 ? 1 : 2;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A convolutional network for CIFAR-10 that trains while its data arrives as a stream of TFRecords: only a shuffle
- * buffer is held in memory.
+ * A convolutional network for CIFAR-10 that trains while TFRecords arrive as a stream: memory has only a shuffle
+ * buffer.
  */
 #include "examples/cifar10/data.h"
 #include "examples/nn/device.h"
@@ -55,7 +55,7 @@ struct trainer {
     struct cifar10_options options;
     struct pl_runtime *runtime;
     struct cifar10_data *training;
-    struct cifar10_data *testing; /* NULL if there is no such channel */
+    struct cifar10_data *testing; /* NULL: there is no testing channel */
     struct nn_device device;
     struct nn_model *model;
     struct nn_peers peers;
@@ -63,7 +63,7 @@ struct trainer {
     uint64_t step;
 };
 
-/* The results of an epoch: those of this rank, until they are summed over all ranks. */
+/* Results of an epoch: this rank's, until they are summed over all ranks. */
 struct epoch {
     struct nn_score score;
     int64_t order; /* hash of every image and label in order; equal hashes mean equal batches */
@@ -90,8 +90,8 @@ static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
     PL_TRY(nn_peers_open(t->runtime, NULL, &options, t->model, t->options.seed, &t->peers, reterr));
     t->schedule = (struct pl_schedule){
         /*
-         * With asynchronous servers each worker's update is applied by itself, delayed by about as many updates as
-         * there are workers. With momentum, training would diverge at a larger rate.
+         * Asynchronous servers apply each worker's update alone, after about as many other updates as there are
+         * workers. With momentum, training would diverge at a larger rate.
          */
         .base_rate = t->options.learning_rate / (t->peers.averages ? 1.0 : (double)t->peers.all.size),
         .scale = t->peers.averages ? (double)t->peers.all.size : 1.0,
@@ -129,9 +129,8 @@ static enum pl_status train_step(struct trainer *t, const struct cifar10_batch *
 }
 
 /*
- * Returns the next batch if every rank has one. The length of a stream is not known beforehand, and some ranks may get
- * one batch more than others: such a batch at the end of an epoch is dropped. Asynchronous workers take all their
- * batches.
+ * Returns the next batch if every rank has one. The length of a stream is not known, and some ranks may get one batch
+ * more than others: they drop it, at the end of the epoch. Asynchronous workers take all their batches.
  */
 static enum pl_status next_on_all(struct trainer *t, struct cifar10_batch *ret_batch, bool *ret_have,
                                   struct pl_error *reterr)

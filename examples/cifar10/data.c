@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens CIFAR-10 channels as datasets, and turns their bytes into floats. */
+/* Opens CIFAR-10 channels as datasets, and converts their bytes to floats. */
 #include "examples/cifar10/data.h"
 
 #include "base/clock.h"
@@ -13,15 +13,15 @@ enum { CLASSES = 10, EVALUATE_SAMPLES = 100 };
 
 struct cifar10_data {
     struct pl_dataset *dataset;
-    float *images;   /* [batch][32][32][3] */
-    uint8_t *labels; /* [batch] */
+    float *images;   /* [batch][32][32][3]: pixels of a batch */
+    uint8_t *labels; /* [batch]: classes of the pictures */
 };
 
-/* Mean and standard deviation of the training pictures' colours, as most CIFAR-10 programs use them. */
+/* Mean and standard deviation of the training pictures' colours; most CIFAR-10 programs use these values. */
 static const float means[CIFAR10_CHANNELS] = {0.4914F, 0.4822F, 0.4465F};
 static const float spreads[CIFAR10_CHANNELS] = {0.2470F, 0.2435F, 0.2616F};
 
-/* Turns a picture, one colour plane after the other, into floats. */
+/* Converts a picture, one colour plane after the other, to floats. */
 static void convert(const unsigned char *planes, float *to)
 {
     for (size_t colour = 0; colour < CIFAR10_CHANNELS; colour++) {

@@ -12,7 +12,7 @@ enum {
     CIFAR10_VALUES = CIFAR10_PIXELS * CIFAR10_CHANNELS
 };
 
-/** The program's hyperparameters; the table in cifar10.c explains each. */
+/** The program's hyperparameters; the table in cifar10.c describes them. */
 struct cifar10_options {
     uint64_t epochs, batch_size;
     double learning_rate;
@@ -23,13 +23,13 @@ struct cifar10_options {
     const char *data, *model_dir, *device, *precision;
 };
 
-/** A channel's data, opened by cifar10_data_open(). */
+/** A channel's data, see cifar10_data_open(). */
 struct cifar10_data;
 
 /**
  * Opens the channel `name`, or the directory or S3 prefix OPTIONS.data/NAME if OPTIONS.data is set. With `training`,
  * batches are full and shuffled; without, samples keep their order and the last batch may be short. `all` and `local`
- * give this process's place in the job and on its host.
+ * are this process's shares: in the job and on its host.
  *
  * Errors  PL_NOT_FOUND: no such channel.
  */
@@ -44,8 +44,8 @@ enum pl_status cifar10_data_start(struct cifar10_data *data, uint64_t epoch, str
 struct cifar10_batch {
     uint64_t index; /* number in the epoch, from 0 */
     size_t samples;
-    const float *images;   /* [samples][32][32][3], about -2 to 2 */
-    const uint8_t *labels; /* [samples] */
+    const float *images;   /* [samples][32][32][3], values from about -2 to 2 */
+    const uint8_t *labels; /* [samples]: classes of the pictures */
 };
 
 /** Returns this rank's next batch. PL_END after the last batch. */

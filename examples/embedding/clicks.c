@@ -22,7 +22,7 @@ static double uniform(uint64_t *random)
     return (double)(next(random) >> 11) / 9007199254740992.0;
 }
 
-/* Returns one of the hidden numbers of `id`, number `which`, from -1 to below 1. */
+/* Returns hidden number `which` of `id`, from -1 to below 1. */
 static double hidden(const struct clicks *clicks, int64_t id, uint64_t which)
 {
     uint64_t random = clicks->seed;
@@ -32,7 +32,7 @@ static double hidden(const struct clicks *clicks, int64_t id, uint64_t which)
     return 2.0 * uniform(&random) - 1.0;
 }
 
-/* With u uniform from 0 to 1, n^u has a density of 1 / (x ln n). */
+/* Draws an id: if u is uniform from 0 to 1, n^u has the density 1 / (x ln n). */
 static int64_t draw_id(uint64_t count, uint64_t *random)
 {
     uint64_t rank = (uint64_t)exp(uniform(random) * log((double)count + 1.0));

@@ -13,13 +13,13 @@
 enum { CLICKS_FIELDS = 4 };
 
 struct clicks {
-    uint64_t rows; /* number of ids of all fields; ids begin at 0 with the first field's */
+    uint64_t rows; /* number of ids of all fields; ids start at 0, with those of the first field */
     uint64_t seed; /* the same on all workers */
 };
 
 struct clicks_sample {
     int64_t ids[CLICKS_FIELDS];
-    double probability; /* probability of a click, which a model does not know */
+    double probability; /* probability of a click; the model does not know it */
     bool is_clicked;
 };
 

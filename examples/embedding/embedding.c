@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model of click-through whose table of rows is too large for one worker: a factorization machine on parameter
+ * A model for clicks with a table of rows that is too large for one worker: a factorization machine on parameter
  * servers.
  */
 #include "examples/embedding/clicks.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The numbers of held-out samples begin here. */
+/* Number of the first held-out sample. */
 #define HELD_OUT (UINT64_C(1) << 62)
 
 struct options {
@@ -39,15 +39,15 @@ static const struct nn_option option_table[] = {
 /* A batch: samples, the rows of their ids, and the gradients of those rows. */
 struct batch {
     uint64_t most_samples, samples;
-    struct clicks_sample *clicks; /* [most_samples] */
-    int64_t *ids;                 /* [most_samples, CLICKS_FIELDS] */
-    float *rows;                  /* [most_samples, CLICKS_FIELDS, columns] */
+    struct clicks_sample *clicks; /* [most_samples]: the samples */
+    int64_t *ids;                 /* [most_samples, CLICKS_FIELDS]: ids of the samples */
+    float *rows;                  /* [most_samples, CLICKS_FIELDS, columns]: rows of these ids */
     float *gradients;
 };
 
 /* Sums over all workers. */
 struct score {
-    double trained, train_loss; /* samples and their loss, since the last evaluation */
+    double trained, train_loss; /* number of samples since the last evaluation, and their loss */
     double tested, test_loss, best_loss, clicked;
     double stopped; /* number of workers that were asked to stop */
 };
@@ -73,10 +73,7 @@ static enum pl_status make_batch(struct batch *batch, uint64_t samples, uint64_t
     return batch->clicks && batch->ids && batch->rows && batch->gradients ? PL_OK : PL_MEMORY;
 }
 
-/*
- * Joins the other workers. Only the servers hold the table's rows; the bias is a tensor of which each worker has a
- * copy.
- */
+/* Joins the other workers. Only the servers store the table's rows; the bias is a tensor, so each worker has a copy. */
 static enum pl_status join(struct trainer *t, struct pl_error *reterr)
 {
     struct pl_server_options options = {.optimizer = {.kind = PL_ADAGRAD}, .trace = pl_runtime_trace(t->runtime)};
@@ -99,7 +96,7 @@ static enum pl_status join(struct trainer *t, struct pl_error *reterr)
     return make_batch(&t->batch, t->options.batch_size, t->options.columns, reterr);
 }
 
-/* Draws this worker's share of the samples that begin at number `first`, and gets the rows of their ids. */
+/* Draws this worker's share of the samples from number `first` on, and gets the rows of their ids. */
 static enum pl_status fill_batch(struct trainer *t, uint64_t first, uint64_t samples, struct pl_error *reterr)
 {
     const uint64_t workers = (uint64_t)pl_server_workers(t->server), worker = (uint64_t)pl_server_worker(t->server);
@@ -125,7 +122,7 @@ static double sum_of(const float *rows, uint64_t columns, uint64_t c)
 }
 
 /*
- * Returns the sum of the bias, each row's own weight in column 0, and the products of the factors of each two rows:
+ * Returns the sum of the bias, each row's own weight in column 0, and the product of the factors of each pair of rows:
  * Rendle, "Factorization machines", ICDM 2010.
  */
 static double predict(const float *rows, uint64_t columns, double bias)
@@ -197,7 +194,7 @@ static enum pl_status evaluate(struct trainer *t, struct score *score, struct pl
     uint64_t left = (t->options.evaluate_samples + workers - 1 - worker) / workers, first = HELD_OUT;
     double *sums = (double *)score;
 
-    PL_TRY(pl_server_sum(t->server, NULL, 0, reterr)); /* the servers have applied all updates */
+    PL_TRY(pl_server_sum(t->server, NULL, 0, reterr)); /* a barrier: the servers have applied all updates */
     PL_TRY(pl_server_pull(t->server, reterr));
     while (left > 0) {
         uint64_t samples = left < t->batch.most_samples ? left : t->batch.most_samples;
@@ -282,7 +279,7 @@ static enum pl_status load(struct trainer *t, struct pl_error *reterr)
     return pl_server_sum(t->server, NULL, 0, reterr);
 }
 
-/* Saves the model after the last evaluation, when no worker pushes any more: worker 0 asks the servers to save. */
+/* Saves the model after the last evaluation, when no worker pushes: worker 0 asks the servers to save. */
 static enum pl_status save(struct trainer *t, struct pl_error *reterr)
 {
     const char *directory =

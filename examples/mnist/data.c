@@ -10,7 +10,7 @@
 
 enum { LOAD_TIMEOUT_S = 600 };
 
-/* Takes the platform's own FIFOs, which carry IDX arrays for one reader, instead of this rank's share. */
+/* Uses the platform's own FIFOs instead, which carry IDX arrays for one reader, not only this rank's share. */
 static enum pl_status take_whole(struct pl_runtime *runtime, const char *name, struct pl_channel_setup *channel,
                                  struct pl_error *reterr)
 {
@@ -96,7 +96,7 @@ static enum pl_status share_idx(struct pl_world *host, struct pl_idx *idx, size_
     return pl_broadcast(host, idx->data, count * idx->item_bytes, PL_UINT8, 0, reterr);
 }
 
-/* Broadcasts `pairs`, which rank 0 of the host has read unless it was asked to stop, to the other ranks of the host. */
+/* Broadcasts `pairs` to the other ranks of the host. Rank 0 of the host has read them, unless it was asked to stop. */
 static enum pl_status share(struct pl_world *host, bool stopped, struct pl_idx_pairs *pairs, struct pl_error *reterr)
 {
     const uint64_t none = UINT64_MAX;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Synthetic digits in MNIST's format, for trials without data: strokes with random slant, size, place, thickness and
- * noise. They are easier than handwriting; accuracies on them tell nothing about MNIST.
+ * Synthetic digits in MNIST's format, for tests without data: strokes with random slant, size, position, thickness and
+ * noise. They are easier than handwriting, so accuracies on them tell nothing about MNIST.
  *
  *   make_digits DIR TRAIN_COUNT TEST_COUNT SEED
  *
@@ -56,7 +56,7 @@ static double distance_to(double x, double y, const double a[2], const double b[
     along = fmin(fmax(along, 0.0), 1.0);
     dx = x - a[0] - along * dx;
     dy = y - a[1] - along * dy;
-    return sqrt(dx * dx + dy * dy); /* hypot() would be the one call here of a glibc later than 2.34 */
+    return sqrt(dx * dx + dy * dy); /* not hypot(), which would need a glibc later than 2.34 */
 }
 
 static void draw_digit(struct random *random, unsigned digit, unsigned char image[IMAGE_BYTES])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The digit classifier of many tutorials: two convolutions, pooling, two dense layers. Any number of ranks, or of
- * workers of parameter servers, train it.
+ * The digit classifier of many tutorials: two convolutions, pooling, two dense layers. Trained by any number of ranks,
+ * or of workers of parameter servers.
  */
 #include "examples/mnist/data.h"
 #include "examples/nn/device.h"
@@ -76,22 +76,22 @@ struct trainer {
     struct nn_model *model;
     struct nn_peers peers;
     struct pl_service *named;       /* NULL if the plan itself exchanges gradients */
-    struct pl_completion *averages; /* of the gradients in flight, by parameter */
-    char *job_checkpoints;          /* the job's directory for checkpoints; NULL if --checkpoint-dir names one */
+    struct pl_completion *averages; /* averages of the gradients in flight, by parameter */
+    char *job_checkpoints;          /* the job's checkpoint directory; NULL if --checkpoint-dir is set */
     struct pl_schedule schedule;
     struct pl_stop *stop;
     size_t max_samples;
-    float *inputs;   /* [max_samples][pixels] */
-    uint8_t *labels; /* [max_samples] */
+    float *inputs;   /* [max_samples][pixels]: images of a batch */
+    uint8_t *labels; /* [max_samples]: digits of these images */
     uint64_t step;
     uint64_t first_epoch;            /* first epoch of this run */
-    struct pl_sampler_state resumed; /* position in it at which training begins */
+    struct pl_sampler_state resumed; /* position in this epoch at which training begins */
     struct nn_score resumed_score;
     bool stopped;
-    uint64_t epoch_samples; /* samples per epoch of this rank; equal on all ranks */
+    uint64_t epoch_samples; /* number of samples per epoch and rank; equal on all ranks */
 };
 
-/* Fills a batch with samples from `sampler`, pixels as 0 to 1. */
+/* Fills a batch with samples from `sampler`; pixels become 0 to 1. */
 static size_t fill_batch(struct trainer *t, const struct mnist_data *data, struct pl_sampler *sampler, size_t want)
 {
     size_t pixels = data->pairs.images.item_bytes;
@@ -112,7 +112,7 @@ static size_t fill_batch(struct trainer *t, const struct mnist_data *data, struc
 }
 
 /*
- * With named tensors the plan holds values and gradients for the optimizer and the checkpoints, but does not exchange
+ * With named tensors, the plan stores values and gradients for the optimizer and the checkpoints, but does not exchange
  * gradients.
  */
 static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
@@ -180,8 +180,8 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
 }
 
 /*
- * Counts an epoch's steps. Ranks may have different numbers of samples (a channel sharded by key); all take as many
- * steps as the rank with the fewest samples.
+ * Counts an epoch's steps. Ranks may have different numbers of samples (a channel sharded by key); all ranks take the
+ * steps of the rank with the fewest samples.
  */
 static enum pl_status count_steps(struct trainer *t, const struct pl_sampler *sampler, struct pl_error *reterr)
 {
@@ -198,8 +198,8 @@ static void make_schedule(struct trainer *t)
 
     t->schedule = (struct pl_schedule){
         /*
-         * With asynchronous servers each worker's update is applied by itself, delayed by about as many updates as
-         * there are workers. With momentum, training would diverge at a larger rate.
+         * Asynchronous servers apply each worker's update alone, after about as many other updates as there are
+         * workers. With momentum, training would diverge at a larger rate.
          */
         .base_rate = t->options.learning_rate / (t->peers.averages ? 1.0 : size),
         .scale = t->options.scale_learning_rate && t->peers.averages ? size : 1.0,
@@ -346,7 +346,7 @@ static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* Saves a checkpoint. All ranks call it after the same step; each asynchronous worker calls it at its own time. */
+/* Saves a checkpoint. All ranks call it after the same step; each asynchronous worker calls it at any step. */
 static enum pl_status save_checkpoint(struct trainer *t, const struct pl_sampler_state *sampler,
                                       const struct nn_score *score, struct pl_error *reterr)
 {
@@ -428,7 +428,7 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
         t->resumed_score = score;
     }
     if (t->stopped && taken < t->epoch_samples) {
-        return PL_OK; /* the checkpoint is written; an incomplete epoch has no metric line */
+        return PL_OK; /* the checkpoint is written; there is no metric line for an incomplete epoch */
     }
     PL_TRY(nn_peers_sum_score(&t->peers, &score, reterr));
     if (t->has_testing) {
@@ -439,42 +439,39 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
     return save_checkpoint(t, &next, &t->resumed_score, reterr);
 }
 
-/*
- * Loads the epoch's images. If the feeder is missing, a stop must not be delayed: all ranks then stop after the epoch
- * before.
- */
+/* Loads the epoch's images. A missing feeder must not delay a stop: all ranks then stop after the previous epoch. */
 static enum pl_status load_epoch(struct trainer *t, uint64_t epoch, struct pl_error *reterr)
 {
-    /* The FIFOs of a restarted job begin with number 0 again. */
+    /* after a restart of the job, the FIFOs' numbers begin at 0 again */
     enum pl_status status = mnist_data_load(&t->training, epoch - t->first_epoch, reterr);
 
     if (epoch == t->first_epoch || (status != PL_OK && status != PL_CANCELLED)) {
         return status;
     }
-    for (int i = 0; i < 2 && !t->stopped; i++) { /* the first answer belongs to the stop check of the last step */
+    for (int i = 0; i < 2 && !t->stopped; i++) { /* twice, because the first answer is about the last step */
         PL_TRY(nn_peers_stop_agreed(&t->peers, t->stop, &t->stopped, reterr));
     }
-    /* workers of servers take no step together here */
+    /* workers of servers have no common steps here */
     t->stopped = t->stopped || (t->peers.server && status == PL_CANCELLED);
     return t->stopped ? PL_OK : status;
 }
 
 /*
- * Returns the position from which this rank resumes. A checkpoint holds rank 0's position. If each host has its own
- * shard, perhaps with another number of images, all ranks have taken the same number of images. A job with a different
- * number of ranks begins at the nearest position that is possible for it, so that a few images are read twice.
+ * Returns the position from which this rank resumes. The checkpoint has rank 0's position. If each host has its own
+ * shard, perhaps of different size, all ranks have taken the same number of images. If the number of ranks has changed,
+ * the nearest possible position is used, so that a few images are read twice.
  */
 static struct pl_sampler_state own_position(const struct trainer *t, const struct pl_sampler *sampler)
 {
     struct pl_sampler_state place = t->resumed;
-    uint64_t sharing = t->peers.server ? t->peers.local.size : 0; /* ranks on the host of rank 0 */
+    uint64_t sharing = t->peers.server ? t->peers.local.size : 0; /* number of ranks on rank 0's host */
 
     if (t->training.channel.info.distribution == PL_CHANNEL_SHARDED_BY_KEY) {
         for (int r = 0; r < pl_world_size(t->world) && !t->peers.server; r++) {
             sharing += pl_world_host_of(t->world, r) == pl_world_host_of(t->world, 0);
         }
         place.count = sampler->count;
-        /* from the images that each rank has taken, a whole number */
+        /* from the number of images that each rank has taken */
         place.position = place.position / sharing * sampler->deal.size;
     }
     if (place.position < place.count) {
@@ -483,7 +480,7 @@ static struct pl_sampler_state own_position(const struct trainer *t, const struc
     return place;
 }
 
-/* Starts an epoch. A checkpoint that does not match the data (another number of images) is a user error. */
+/* Starts an epoch. If the checkpoint does not match the data (another number of images), that is a user error. */
 static enum pl_status start_epoch(struct trainer *t, uint64_t epoch, struct pl_sampler *sampler,
                                   struct pl_error *reterr)
 {
@@ -529,7 +526,7 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
         }
     }
     if (t->first_epoch >= t->options.epochs && t->has_testing) {
-        PL_TRY(evaluate(t, &accuracy, reterr)); /* all epochs were trained already */
+        PL_TRY(evaluate(t, &accuracy, reterr)); /* all epochs had been trained before */
     }
     if (t->stopped && t->peers.all.rank == 0) {
         pl_metrics_clear_progress();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layers on CBLAS. A convolution processes one sample at a time: its patches stay in the cache between gathering
- * and matrix product, and a sample's outputs have the same bits in every batch.
+ * The layers, by CBLAS. A convolution processes one sample at a time, so the gathered patches are still in the cache
+ * for the matrix product, and a sample's outputs have the same bits in every batch.
  */
 #include "examples/nn/nn.h"
 
@@ -20,16 +20,16 @@ enum {
 };
 
 struct blas_state {
-    float *patches;  /* [positions][kernel * kernel * in channels] */
-    float *backward; /* the same for the patches' gradients */
-    double *sums;    /* [most units of a layer], for bias gradients; zero while no layer uses it */
+    float *patches;  /* [positions][kernel * kernel * in channels]: gathered inputs */
+    float *backward; /* gradients of the patches, the same shape */
+    double *sums;    /* [most units of a layer], for bias gradients; zero between uses */
     float *part;
     struct nn_score score;
 };
 
 /*
- * The name of better kernels than those that OpenBLAS has chosen, or NULL. It takes a processor of Intel or AMD that is
- * newer than itself for a Prescott or a Barcelona, which had no AVX2, and is then four times as slow.
+ * Returns the name of better kernels than OpenBLAS's choice, or NULL. OpenBLAS treats an Intel or AMD processor that is
+ * newer than OpenBLAS as a Prescott or a Barcelona, which have no AVX2. It is then four times as slow.
  */
 static const char *better_core(void)
 {
@@ -44,8 +44,8 @@ static const char *better_core(void)
 }
 
 /*
- * Before main(): start the program again with better kernels, unless the user has named some. OpenBLAS reads the
- * variable only while it is loaded. If the program cannot be started again, it goes on.
+ * Runs before main(): starts the program again with better kernels, unless the user has chosen kernels, because
+ * OpenBLAS reads the variable only when it is loaded. If this fails, the program continues.
  */
 static void __attribute__((constructor)) use_better_core(int argc, char **argv, char **environment)
 {
@@ -173,7 +173,7 @@ static enum pl_status blas_bring(void *state, enum nn_part part, const void *hos
     return PL_OK;
 }
 
-/* Gathers the patches of the output pixels in order, the rows of each patch one after the other. */
+/* Gathers the patches of the output pixels, in order; each patch row by row. */
 static void gather_patches(const struct nn_layer *layer, const float *sample, float *patches)
 {
     size_t row = layer->spec.kernel * layer->in.channels;
@@ -192,7 +192,7 @@ static void gather_patches(const struct nn_layer *layer, const float *sample, fl
     }
 }
 
-/* The opposite of gather_patches(): each input pixel gets the sum over the patches that contain it. */
+/* The reverse of gather_patches(): adds to each input pixel its value in all patches. */
 static void scatter_patches(const struct nn_layer *layer, const float *patches, float *sample)
 {
     size_t row = layer->spec.kernel * layer->in.channels;
@@ -212,7 +212,7 @@ static void scatter_patches(const struct nn_layer *layer, const float *patches, 
     }
 }
 
-/* values[rows][units] += bias, then max(0, x) if the layer has it. */
+/* Adds `bias` to values[rows][units]; then max(0, x) if the layer has it. */
 static void add_bias(const struct nn_layer *layer, size_t rows, size_t units, float *values)
 {
     const float *bias = layer->bias;
@@ -233,9 +233,9 @@ static void add_bias(const struct nn_layer *layer, size_t rows, size_t units, fl
 }
 
 /*
- * Turns the gradient of the output into the gradient of the sums before max(0, x), and adds its column sums to
- * `blas->sums`. A few rows at a time are summed in float, and these sums in double: one float sum over all pixels of a
- * batch would lose half of its digits.
+ * Converts the gradient of the output to the gradient of the sums before max(0, x), and adds its column sums to
+ * `blas->sums`. Sums a few rows in float, and these sums in double, because a float sum over all pixels of a batch
+ * would lose half of its digits.
  */
 static void reduce_bias(struct blas_state *blas, const struct nn_layer *layer, size_t rows, size_t units,
                         const float *values, float *gradient)
@@ -261,7 +261,7 @@ static void reduce_bias(struct blas_state *blas, const struct nn_layer *layer, s
     }
 }
 
-/* Adds the sums since the last call to the bias' gradient. */
+/* Adds the sums since the last call to the bias gradient. */
 static void finish_bias(struct blas_state *blas, const struct nn_layer *layer, size_t units, bool accumulate)
 {
     for (size_t u = 0; u < units; u++) {
@@ -373,7 +373,7 @@ static void pool_backward(const struct nn_layer *layer, size_t samples, const fl
     const uint8_t *where = layer->where;
 
     if (layer->in.height % 2 != 0 || layer->in.width % 2 != 0) {
-        /* a row or column that pooling leaves out gets no gradient */
+        /* rows or columns that pooling leaves out have no gradient */
         memset(input_gradient, 0, samples * layer->in_elems * sizeof(float));
     }
     for (size_t s = 0; s < samples; s++, input_gradient += layer->in_elems) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions by cuDNN, with its functions of version 7: their choice of algorithms fits layers of a fixed shape. */
+/* Convolutions by cuDNN's functions of version 7, whose choice of algorithms fits layers of a fixed shape. */
 #include "examples/nn/state_cuda.h"
 
 enum pl_status nn_conv_open(struct cuda_state *cuda, const struct nn_layer *layer, struct convolution *convolution,
                             struct pl_error *reterr)
 {
     cudnnDataType_t type = cuda->precision == NN_BFLOAT16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-    /* cuDNN's default math allows TF32; only FMA computes in float32. */
+    /* cuDNN's default math allows TF32; CUDNN_FMA_MATH computes in float32. */
     cudnnMathType_t math = cuda->precision == NN_FLOAT32 ? CUDNN_FMA_MATH
                            : cuda->precision == NN_TF32  ? CUDNN_DEFAULT_MATH
                                                          : CUDNN_TENSOR_OP_MATH;
@@ -41,8 +41,8 @@ void nn_conv_close(struct convolution *convolution)
 }
 
 /*
- * Chooses the algorithm that cuDNN estimates to be the fastest, among those that give the same bits on every run and
- * whose workspace size cuDNN can tell: its list may name algorithms that this library was built without.
+ * Chooses the algorithm that cuDNN estimates to be the fastest. It must give the same bits on every run, and cuDNN must
+ * know its workspace size: cuDNN's list may have algorithms that this library was built without.
  */
 #define CHOOSE_ALGORITHM(state, kind, perf_type, get_list, get_bytes, ret_algorithm, ret_bytes)                        \
     do {                                                                                                               \
@@ -79,7 +79,7 @@ static enum pl_status choose_algorithms(struct cuda_state *cuda, const struct nn
     cudnnGetConvolutionBackwardDataAlgorithm_v7(cuda->dnn, c->weight, c->output, c->shape, c->input, most, count, list)
 #define BYTES(algorithm, bytes)                                                                                        \
     cudnnGetConvolutionBackwardDataWorkspaceSize(cuda->dnn, c->weight, c->output, c->shape, c->input, algorithm, bytes)
-    /* the images' gradient is not needed, and there may not be an algorithm for their few channels */
+    /* the first layer needs no input gradient, and its few channels may have no algorithm */
     if (layer->index > 0) {
         CHOOSE_ALGORITHM(cuda, "gradient of its input", cudnnConvolutionBwdDataAlgoPerf_t, LIST, BYTES,
                          &c->backward_data, &bytes[1]);
@@ -101,9 +101,7 @@ static enum pl_status choose_algorithms(struct cuda_state *cuda, const struct nn
     return PL_OK;
 }
 
-/*
- * Prepares descriptors, algorithms and workspace for batches of `samples`, unless they are there for that size already.
- */
+/* Prepares descriptors, algorithms and workspace for batches of `samples`, unless they exist for that size. */
 static enum pl_status prepare_convolution(struct cuda_state *cuda, const struct nn_layer *layer,
                                           struct convolution *convolution, size_t samples, struct pl_error *reterr)
 {
@@ -167,7 +165,7 @@ enum pl_status nn_conv_backward(struct cuda_state *cuda, const struct nn_layer *
     const void *w = half ? (const void *)cuda->half_weight : layer->weight;
     const void *dy = half ? (const void *)cuda->half_output : output_gradient;
     void *dw = half ? (void *)cuda->half_weights : layer->weight_gradient;
-    void *dx = half ? (void *)cuda->half_input : input_gradient; /* the input is no longer needed by then */
+    void *dx = half ? (void *)cuda->half_input : input_gradient; /* the input copy is no longer needed then */
     float one = 1.0F, zero = 0.0F;
 
     PL_TRY(prepare_convolution(cuda, layer, c, samples, reterr));

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char plugin[] = "libpaceline-nn-cuda.so"; /* a file next to the program */
+static const char plugin[] = "libpaceline-nn-cuda.so"; /* a file in the program's directory */
 
 enum pl_status nn_device_parse(const char *device, const char **ret_knob, struct pl_error *reterr)
 {
@@ -21,7 +21,7 @@ enum pl_status nn_device_parse(const char *device, const char **ret_knob, struct
     } else if (strcmp(device, "cuda") == 0) {
         *ret_knob = "on";
     } else if (strncmp(device, "cuda:", 5) == 0) {
-        *ret_knob = device; /* the runtime reads the number itself */
+        *ret_knob = device; /* the runtime reads the number of "cuda:N" */
     } else {
         return pl_error_set(reterr, PL_INVALID, "--device is '%s', expected auto, cpu, cuda or cuda:N", device);
     }
@@ -56,7 +56,7 @@ static bool find_plugin(struct pl_text *path)
     return pl_text_check(path, NULL) == PL_OK && access(pl_text_string(path), F_OK) == 0;
 }
 
-/* Loads the plugin. It is never unloaded: CUDA's libraries have threads and exit handlers of their own. */
+/* Loads the plugin. It is never unloaded, because CUDA's libraries have threads and exit handlers. */
 static enum pl_status load_plugin(const char *path, const struct nn_backend **ret_backend, struct pl_error *reterr)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -69,7 +69,7 @@ static enum pl_status load_plugin(const char *path, const struct nn_backend **re
     return PL_OK;
 }
 
-/* Logs what is missing for a GPU, since the user did not choose the CPU. */
+/* Logs what is missing for a GPU, because the user did not choose the CPU. */
 static void log_why_cpu(struct pl_world *world)
 {
     struct pl_error why = PL_ERROR_NONE;
@@ -99,7 +99,7 @@ enum pl_status nn_device_start(const char *device, const char *precision, struct
     }
     PL_TRY(pl_runtime_start_on_device(NULL, installed ? knob : "off", &runtime, reterr));
     if (pl_runtime_device(runtime)) {
-        /* no stop of the runtime, which would wait for other ranks: the program exits */
+        /* no pl_runtime_stop(), which would wait for other ranks: the program exits */
         PL_TRY(load_plugin(pl_text_string(&path), &chosen.backend, reterr));
         chosen.options.device = pl_device_info(pl_runtime_device(runtime))->ordinal;
     } else if (installed && !knob) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The beginning of a program whose layers run on GPUs or CPUs: --device and --precision.
+ * The start of a program whose layers run on GPUs or CPUs: --device and --precision.
  *
- * The layers for GPUs are a shared object next to the programs, loaded only if GPUs are used: a program also starts
+ * The GPU layers are a shared object in the programs' directory, loaded only if GPUs are used: programs also start
  * without CUDA.
  *
  * Test  tests/unit/examples/test_device.c, tests/integration/nn_device.sh, nn_training.py; tests/gpu.sh on a GPU
@@ -36,13 +36,12 @@ enum pl_status nn_precision_parse(const char *precision, enum nn_precision *ret_
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Calls pl_runtime_start_on_device() as --device says, and returns the layers that work on that device. If the layers
- * for GPUs are not installed, "auto" means the CPU. If they are installed and there is no GPU, rank 0 logs the reason
- * in one line.
+ * Calls pl_runtime_start_on_device() for --device, and returns the layers for that device. If the GPU layers are not
+ * installed, "auto" means the CPU. If they are installed but there is no GPU, rank 0 logs the reason in one line.
  *
  * Collective  yes.
- * Errors      PL_INVALID: a value that is none of those above; PL_UNSUPPORTED: "cuda", and the layers for GPUs, or a
- *             library of theirs, are missing; those of pl_runtime_start_on_device().
+ * Errors      PL_INVALID: an unknown value; PL_UNSUPPORTED: "cuda", but the GPU layers, or a library that they need,
+ *             are missing; those of pl_runtime_start_on_device().
  */
 enum pl_status nn_device_start(const char *device, const char *precision, struct pl_runtime **ret_runtime,
                                struct nn_device *ret_device, struct pl_error *reterr) PL_MUST_CHECK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Arithmetic that the libraries lack for the layers, one element (or group, or sample) at a time. The same code runs on
- * the CPU and, compiled by nvcc, on a GPU, where each thread takes every n-th index. nn.h describes the layouts; each
- * function's comment tells what `index` counts.
+ * Arithmetic of layers that the libraries do not have, one element (or group, or sample) at a time. The same code runs
+ * on the CPU and, compiled by nvcc, on a GPU, where each of n threads takes every n-th index. nn.h describes the
+ * layouts. Each function's comment says what `index` counts.
  *
  * Test  tests/unit/examples/test_kernels.c
  */
@@ -19,7 +19,7 @@
 #define NN_BOTH static inline
 #endif
 
-/** Returns a well mixed word for each pair of words (the finalizer of SplitMix64 over key and counter). */
+/** Returns a mixed word for each pair of words (the finalizer of SplitMix64 over key and counter). */
 NN_BOTH uint64_t nn_mix(uint64_t key, uint64_t counter)
 {
     uint64_t x = key + counter * UINT64_C(0x9E3779B97F4A7C15);
@@ -29,7 +29,7 @@ NN_BOTH uint64_t nn_mix(uint64_t key, uint64_t counter)
     return x ^ (x >> 31);
 }
 
-/** Returns a value plus its bias; then max(0, x) if `relu`. */
+/** Returns `value` + `bias`; then max(0, x) if `relu`. */
 NN_BOTH float nn_activate(float value, float bias, int relu)
 {
     float sum = value + bias;
@@ -38,8 +38,8 @@ NN_BOTH float nn_activate(float value, float bias, int relu)
 }
 
 /**
- * Whether `value` is really larger. If values differ by rounding only, the first one wins; otherwise noise in the
- * last bit would decide which input gets the gradient.
+ * Whether `value` is larger by more than rounding. If the difference is only rounding, the first value wins; otherwise
+ * noise in the last bit would choose the input that gets the gradient.
  */
 NN_BOTH int nn_pool_larger(float value, float best)
 {
@@ -53,7 +53,7 @@ struct nn_pool {
     size_t channels;
 };
 
-/** `index` counts outputs [samples][height / 2][width / 2][channels]. */
+/** Pools one output; `index` counts outputs [samples][height / 2][width / 2][channels]. */
 NN_BOTH void nn_pool_forward_at(const struct nn_pool *in, size_t index, const float *input, float *output,
                                 uint8_t *where)
 {
@@ -78,7 +78,7 @@ NN_BOTH void nn_pool_forward_at(const struct nn_pool *in, size_t index, const fl
     where[index] = at;
 }
 
-/** `index` counts inputs [samples][height][width][channels]: each input gets its output's gradient, or 0. */
+/** Sets one input's gradient, its output's or 0; `index` counts inputs [samples][height][width][channels]. */
 NN_BOTH void nn_pool_backward_at(const struct nn_pool *in, size_t index, const uint8_t *where,
                                  const float *output_gradient, float *input_gradient)
 {
@@ -94,16 +94,16 @@ NN_BOTH void nn_pool_backward_at(const struct nn_pool *in, size_t index, const u
 }
 
 /**
- * Dropout of one layer in one step. Four elements share one random word, 16 bits each, so a rate is exact to 1/65536.
- * The backward pass draws the same numbers again. Sample s of the batch has number first_sample + s * sample_stride in
- * the step.
+ * Dropout of one layer in one step. Four elements share one random word, 16 bits each, so rates are multiples of
+ * 1/65536. The backward pass draws the same numbers again. Sample s of the batch has the number first_sample + s *
+ * sample_stride.
  */
 struct nn_dropout {
     uint64_t key;
     uint64_t first_sample;
     uint64_t sample_stride;
     uint64_t limit;
-    size_t elems; /* elements of a sample */
+    size_t elems; /* number of elements of a sample */
     float scale;
 };
 
@@ -112,7 +112,7 @@ NN_BOTH size_t nn_dropout_groups(const struct nn_dropout *drop)
     return (drop->elems + 3) / 4;
 }
 
-/** `index` counts groups [samples][nn_dropout_groups()]. */
+/** Drops a group of elements; `index` counts groups [samples][nn_dropout_groups()]. */
 NN_BOTH void nn_dropout_at(const struct nn_dropout *drop, size_t index, float *values)
 {
     size_t groups = nn_dropout_groups(drop);
@@ -129,7 +129,7 @@ NN_BOTH void nn_dropout_at(const struct nn_dropout *drop, size_t index, float *v
 
 /**
  * Computes softmax and cross-entropy of one sample and returns its loss. `gradient` [classes] gets the gradient unless
- * it is NULL; *ret_hit tells whether the label's output is the largest.
+ * it is NULL; *ret_hit is whether the label's output is the largest.
  */
 NN_BOTH double nn_softmax(const float *logits, size_t classes, size_t label, double gradient_scale, float *gradient,
                           int *ret_hit)
@@ -153,8 +153,8 @@ NN_BOTH double nn_softmax(const float *logits, size_t classes, size_t label, dou
 }
 
 /**
- * For a bias' gradient, a few rows at a time are summed in float, and these sums in double: one float sum would lose
- * half of its digits. A block of the GPU sums groups of such parts, one group per thread of a column.
+ * A bias gradient is summed in float over a few rows, called a part, and these sums in double, because one float sum
+ * would lose half of its digits. A block of the GPU sums groups of parts, one group per thread of a column.
  */
 enum { NN_SUM_ROWS = 32, NN_SUM_PARTS = 2, NN_SUM_GROUPS = 8, NN_SUM_RUN = 8 };
 
@@ -165,15 +165,15 @@ NN_BOTH size_t nn_bias_blocks(size_t rows)
     return (rows + rows_a_block - 1) / rows_a_block;
 }
 
-/** Returns the first row of a part, which ends NN_SUM_ROWS later or with the last row. */
+/** Returns the first row of a part. The part ends NN_SUM_ROWS later or at the last row. */
 NN_BOTH size_t nn_bias_first_row(size_t block, size_t group, size_t part)
 {
     return ((block * NN_SUM_GROUPS + group) * NN_SUM_PARTS + part) * NN_SUM_ROWS;
 }
 
 /**
- * Returns `part` plus the sum of `count` rows of a column; `count` is a compile-time constant. All loads are issued
- * before the first store: the compiler cannot move a load before a store, since the two might overlap.
+ * Returns `part` plus the sum of `count` rows of a column; `count` is a compile-time constant. All loads come before
+ * the first store, because the compiler cannot move loads before a store that may overlap.
  */
 NN_BOTH float nn_bias_run(const float *values, float *gradient, size_t units, size_t count, int relu, float part)
 {
@@ -197,7 +197,7 @@ NN_BOTH float nn_bias_run(const float *values, float *gradient, size_t units, si
 
 /**
  * Returns the sum of one column of rows [first, end) of `gradient` [rows][units], at most NN_SUM_ROWS rows. With `relu`
- * it first turns the gradient of the output `values` into the gradient of the sums before max(0, x).
+ * it first converts the gradient of the output `values` to the gradient of the sums before max(0, x).
  */
 NN_BOTH float nn_bias_part(const float *values, float *gradient, size_t units, size_t unit, size_t first, size_t end,
                            int relu)

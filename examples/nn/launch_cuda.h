@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/** The sums that nn_launch_loss() adds to; it has the layout of struct nn_score. */
+/** Sums to which nn_launch_loss() adds; same layout as struct nn_score. */
 struct nn_device_score {
     double loss_sum;
     uint64_t correct;
@@ -28,7 +28,7 @@ cudaError_t nn_launch_dropout(struct nn_dropout drop, size_t samples, float *val
 cudaError_t nn_launch_activate(size_t rows, size_t units, const float *bias, int relu, float *values,
                                cudaStream_t stream);
 
-/** The same from bfloat16 `sums`. */
+/** The same for bfloat16 `sums`. */
 cudaError_t nn_launch_activate_bfloat16(size_t rows, size_t units, const uint16_t *sums, const float *bias, int relu,
                                         float *values, cudaStream_t stream);
 
@@ -36,8 +36,8 @@ cudaError_t nn_launch_activate_bfloat16(size_t rows, size_t units, const uint16_
 size_t nn_bias_scratch_elems(size_t rows, size_t units);
 
 /**
- * Runs nn_bias_part() over all rows and sums over rows in a fixed order. The sums replace bias_gradient[units] or, if
- * `accumulate`, are added to it.
+ * Runs nn_bias_part() over all rows, and sums the parts in a fixed order. The result replaces bias_gradient[units] or,
+ * if `accumulate`, is added to it.
  */
 cudaError_t nn_launch_bias_gradient(size_t rows, size_t units, const float *values, int relu, float *gradient,
                                     double *scratch, int accumulate, float *bias_gradient, cudaStream_t stream);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A parameter bound in memory that the backend cannot use, and the copies that the backend uses. */
+/* A parameter that is bound to memory which the backend cannot use, and the copies that the backend uses. */
 struct staged_parameter {
     float *value;
     float *gradient;
@@ -23,10 +23,10 @@ struct nn_model {
     struct nn_layer *layers;
     size_t layer_count;
     struct nn_parameter *parameters;
-    struct staged_parameter *staged_parameter; /* [parameter_count] */
+    struct staged_parameter *staged_parameter; /* [parameter_count]: copies for the backend */
     size_t parameter_count;
     size_t max_samples;
-    float *gradients[2]; /* gradients of a layer's output and of its input, in turn */
+    float *gradients[2]; /* gradients of a layer's output and input, alternately */
 
     const float *input; /* input of the last forward run, in the backend's memory */
     size_t samples;
@@ -42,7 +42,7 @@ static bool has_parameters(const struct nn_layer *layer)
     return layer->spec.kind == NN_CONV || layer->spec.kind == NN_DENSE;
 }
 
-/* Computes the output shape of `layer`, whose input shape is set. */
+/* Computes the output shape of `layer`; its input shape must be set. */
 static enum pl_status layer_shape(struct nn_layer *layer, struct pl_error *reterr)
 {
     const struct nn_layer_spec *spec = &layer->spec;
@@ -286,7 +286,7 @@ enum pl_status nn_model_bind(struct nn_model *model, size_t index, float *value,
     return PL_OK;
 }
 
-/* Draws the initial values of parameter `index` in the host's memory. */
+/* Draws the initial values of parameter `index`, in host memory. */
 static void draw_values(const struct nn_parameter *parameter, size_t index, uint64_t seed, float *values)
 {
     uint64_t key = nn_random(seed, index);
@@ -344,7 +344,7 @@ enum pl_status nn_model_output(struct nn_model *model, float *ret_output, struct
                                 model->samples * nn_model_outputs(model) * sizeof(float), reterr);
 }
 
-/* Copies values that are not in the backend's memory: they may have changed since the last run. */
+/* Copies the values that are not in the backend's memory, because they may have changed since the last run. */
 static enum pl_status upload_values(struct nn_model *model, struct pl_error *reterr)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {

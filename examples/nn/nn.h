@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A small neural network: a chain of layers that a list describes and that a backend runs (OpenBLAS, or cuDNN and
- * cuBLAS on a GPU). The parameters' memory belongs to the program, so that gradients can be in the buckets of a
- * gradient plan.
+ * A small neural network: a list describes a chain of layers, and a backend runs it (OpenBLAS, or cuDNN and cuBLAS on a
+ * GPU). The program owns the parameters' memory, so gradients can be in the buckets of a gradient plan.
  *
  * Layouts  activations [samples][height][width][channels]; convolution kernels [out][kernel][kernel][in]; dense weights
- *          [out][in]: what cuDNN calls NHWC and KRSC, so that every backend shares checkpoints.
- * Threads  one thread a model; the backend may use more inside.
+ *          [out][in]. cuDNN calls these NHWC and KRSC; all backends use them, so they share checkpoints.
+ * Threads  one thread per model; the backend may use more internally.
  * Test     tests/unit/examples/test_nn.c, and tests/gpu.sh on a GPU
  */
 #ifndef EXAMPLES_NN_NN_H
@@ -21,20 +20,20 @@
 enum nn_kind {
     NN_END,      /* end of a list of layers */
     NN_CONV,     /* square kernel, step 1, no padding, bias */
-    NN_MAX_POOL, /* 2x2, step 2; an odd last row or column is left out; of nearly equal values the first wins */
-    /* in training each value is dropped with probability `rate`, the others are scaled by 1 / (1 - rate) */
+    NN_MAX_POOL, /* 2x2, step 2; an odd last row or column is left out; the first of nearly equal values wins */
+    /* in training, each value becomes 0 with probability `rate`; the others are scaled by 1 / (1 - rate) */
     NN_DROPOUT,
-    NN_DENSE, /* `outputs` sums over all inputs of a sample, with bias */
+    NN_DENSE, /* `outputs` units, each with all inputs of a sample and a bias */
 };
 
-/** One layer of a description. Fields that its kind does not use are zero. */
+/** Description of a layer. Fields that its kind does not use are zero. */
 struct nn_layer_spec {
     enum nn_kind kind;
     const char *name; /* for example "conv1"; parameters are called NAME.weight and NAME.bias */
     size_t outputs;   /* channels of a convolution, units of a dense layer */
     size_t kernel;    /* side of a convolution's kernel */
     bool relu;        /* max(0, x) after a convolution or dense layer */
-    double rate;      /* probability of dropout */
+    double rate;      /* probability for NN_DROPOUT */
 };
 
 struct nn_shape {
@@ -43,22 +42,22 @@ struct nn_shape {
     size_t channels;
 };
 
-/** A layer with its shapes and memory; backends read it. */
+/** A layer with its shapes and memory; backends read this struct. */
 struct nn_layer {
     struct nn_layer_spec spec;
     struct nn_shape in;
     struct nn_shape out;
-    size_t in_elems; /* elements of one sample */
+    size_t in_elems; /* number of elements of a sample */
     size_t out_elems;
-    uint32_t index; /* place in the chain */
+    uint32_t index; /* position in the chain */
 
     float *weight; /* NULL in layers without parameters */
     float *bias;
     float *weight_gradient;
     float *bias_gradient;
 
-    float *output;  /* [max_samples][out_elems]; dropout works in place on its input */
-    uint8_t *where; /* for max pooling: which of the four values was the largest */
+    float *output;  /* [max_samples][out_elems]; for dropout this is the input, changed in place */
+    uint8_t *where; /* max pooling: index of the largest of the four values */
 };
 
 enum { NN_PARAMETER_MAX_DIMS = 4, NN_PARAMETER_NAME_BYTES = 64 };
@@ -68,14 +67,14 @@ struct nn_parameter {
     unsigned dims;
     size_t shape[NN_PARAMETER_MAX_DIMS];
     size_t count_elems;
-    size_t fan_in; /* inputs and outputs of one unit, for the initial values; 0 for a bias */
+    size_t fan_in; /* number of inputs and outputs of one unit, for the initial values; 0 for a bias */
     size_t fan_out;
 };
 
 /**
- * The arguments that vary between runs of the model. Dropout depends on seed, step, layer, the element and the sample's
- * place in the whole job's step. That place is first_sample + i * sample_stride for sample i, so that n ranks drop the
- * same values as one rank that has all their samples.
+ * Arguments that vary between runs of the model. Dropout depends on the seed, the step, the layer, the element, and the
+ * number of the sample in the job's step. Sample i has the number first_sample + i * sample_stride, so n ranks drop the
+ * same values as one rank with all their samples.
  */
 struct nn_pass {
     bool training;
@@ -94,9 +93,9 @@ struct nn_score {
 };
 
 enum nn_precision {
-    NN_FLOAT32,  /* on every processor */
-    NN_TF32,     /* only on a GPU: products of numbers rounded to 11 bits of mantissa, summed in float32 */
-    NN_BFLOAT16, /* only on a GPU: products of numbers rounded to 8 bits of mantissa, summed in float32 */
+    NN_FLOAT32,  /* on all processors */
+    NN_TF32,     /* only on a GPU: factors are rounded to 11 bits of mantissa, and products summed in float32 */
+    NN_BFLOAT16, /* only on a GPU: factors are rounded to 8 bits of mantissa, and products summed in float32 */
 };
 
 /** Options of a backend; zero-initialise them. */
@@ -109,25 +108,24 @@ struct nn_backend_options {
 enum nn_part { NN_INPUT, NN_LABELS, NN_PARTS };
 
 /**
- * A processor that can run layers. Activations and samples are in memory that it allocates. If it has a stream,
- * forward(), backward() and loss() return before their work is done: work that is submitted to that stream later runs
- * after it.
+ * A processor that can run layers. It allocates the memory of activations and samples. If it has a stream, forward(),
+ * backward() and loss() may return before their work is done; later work on that stream runs after it.
  */
 struct nn_backend {
     const char *name;
-    /* PL_UNSUPPORTED, with the reason in one sentence, if there is no such processor or it lacks the precision. */
+    /* PL_UNSUPPORTED, with the reason in one sentence: there is no such processor, or it lacks the precision. */
     enum pl_status (*open)(const struct nn_backend_options *options, const struct nn_layer *layers, size_t layer_count,
                            size_t max_samples, void **ret_state, struct pl_error *reterr);
     void (*close)(void *state);
     void *(*allocate)(void *state, size_t count, size_t item_bytes, struct pl_error *reterr); /* zeroed */
     void (*release)(void *state, void *memory);
-    bool (*owns)(void *state, const void *memory); /* whether layers can work on this memory */
-    void *(*stream)(void *state);                  /* a CUstream; NULL if all work is done on return */
-    /* Copies between any two of the host's and the backend's memory, after all work so far; done on return. */
+    bool (*owns)(void *state, const void *memory); /* whether layers can use this memory */
+    void *(*stream)(void *state);                  /* a CUstream; NULL: all work is done on return */
+    /* Copies between host memory and backend memory, in any direction, after all earlier work; done on return. */
     enum pl_status (*copy)(void *state, void *to, const void *from, size_t bytes, struct pl_error *reterr);
     /*
-     * Makes a batch's `part` readable for layers until the next batch. Host memory that had to be copied may be changed
-     * on return.
+     * Makes a batch's `part` readable for layers, until the next batch. If host memory had to be copied, it may be
+     * changed after the return.
      */
     enum pl_status (*upload)(void *state, enum nn_part part, const void *host, size_t bytes, const void **ret_memory,
                              struct pl_error *reterr);
@@ -163,14 +161,14 @@ static inline struct nn_pool nn_layer_pool(const struct nn_layer *layer)
     return (struct nn_pool){.height = layer->in.height, .width = layer->in.width, .channels = layer->in.channels};
 }
 
-/** Layers on OpenBLAS; the number of its threads follows OPENBLAS_NUM_THREADS. */
+/** Layers by OpenBLAS; OPENBLAS_NUM_THREADS sets its number of threads. */
 extern const struct nn_backend nn_backend_blas;
 
 struct nn_model;
 
 /**
- * Builds the chain `layers` (closed by NN_END) for inputs of shape `input`, at most `max_samples` at a time. `options`
- * may be NULL, which means all zero.
+ * Builds the chain `layers`, which ends with NN_END, for inputs of shape `input`, at most `max_samples` at a time.
+ * `options` NULL means all zero.
  *
  * Errors  PL_INVALID if a layer does not fit the shape before it; PL_MEMORY; PL_UNSUPPORTED from the backend.
  */
@@ -181,23 +179,23 @@ void nn_model_free(struct nn_model *model);
 
 size_t nn_model_parameter_count(const struct nn_model *model);
 
-/** Returns a parameter, in forward order; backward() completes the gradients in the opposite order. */
+/** Returns parameter `index`, counted in forward order; backward() completes the gradients in the opposite order. */
 const struct nn_parameter *nn_model_parameter(const struct nn_model *model, size_t index);
 
 /**
- * Sets where parameter `index` and its gradient are; all parameters must be bound before the first run. Both must be in
- * memory that the backend can use, or both in the host's memory. In the second case a GPU works on copies, at the cost
- * of a transfer in every forward run and for every completed gradient.
+ * Sets the memory of parameter `index` and of its gradient. All parameters must be bound before the first run. Both
+ * must be in memory that the backend can use, or both in host memory. In the second case a GPU works on copies, which
+ * costs a transfer in every forward run and for every completed gradient.
  */
 enum pl_status nn_model_bind(struct nn_model *model, size_t index, float *value, float *gradient,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Fills the bound values: uniform in +-sqrt(6 / (fan_in + fan_out)), biases zero; the same on every machine. */
+/** Initialises the bound values: weights uniform in +-sqrt(6 / (fan_in + fan_out)), biases 0; equal on all machines. */
 enum pl_status nn_model_initialize(struct nn_model *model, uint64_t seed, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Returns the backend's stream, a CUstream, or NULL. For work that is submitted to this stream, gradients that are
- * ready are complete.
+ * Returns the backend's stream, a CUstream, or NULL. Work that is queued on this stream after a gradient is ready sees
+ * the complete gradient.
  */
 void *nn_model_stream(const struct nn_model *model);
 
@@ -205,8 +203,8 @@ void *nn_model_stream(const struct nn_model *model);
 size_t nn_model_outputs(const struct nn_model *model);
 
 /**
- * Runs `samples` of `input` [samples][height][width][channels], in the host's memory, through the chain. `input` must
- * not change until the next run.
+ * Runs `samples` of `input` [samples][height][width][channels], in host memory, through the chain. `input` must not
+ * change until the next run.
  */
 enum pl_status nn_model_forward(struct nn_model *model, const float *input, size_t samples, const struct nn_pass *pass,
                                 struct pl_error *reterr) PL_MUST_CHECK;
@@ -214,13 +212,13 @@ enum pl_status nn_model_forward(struct nn_model *model, const float *input, size
 /** Copies the outputs of the last forward run, [samples][outputs], to the host's `ret_output`. */
 enum pl_status nn_model_output(struct nn_model *model, float *ret_output, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Makes the score count from `score` on; NULL means from zero, as in a new model. */
+/** Sets the score to `score`; NULL: to zero, as in a new model. */
 enum pl_status nn_model_set_score(struct nn_model *model, const struct nn_score *score,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Returns the score: the value of nn_model_set_score() plus everything scored since. It waits for a GPU, so do not call
- * it in every step.
+ * Returns the score: the value of nn_model_set_score() plus all later scores. It waits for a GPU, so do not call it in
+ * every step.
  */
 enum pl_status nn_model_score(struct nn_model *model, struct nn_score *ret_score,
                               struct pl_error *reterr) PL_MUST_CHECK;
@@ -232,13 +230,13 @@ enum pl_status nn_model_loss(struct nn_model *model, const uint8_t *labels, stru
 typedef enum pl_status nn_ready(void *context, size_t index, struct pl_error *reterr);
 
 /**
- * Scores the last forward run as nn_model_loss() does, and computes the gradients of the mean loss of its samples.
- * `ready` may be NULL.
+ * Scores the last forward run like nn_model_loss(), and computes the gradients of the mean loss of its samples. `ready`
+ * may be NULL.
  */
 enum pl_status nn_model_backward(struct nn_model *model, const uint8_t *labels, const struct nn_pass *pass,
                                  nn_ready *ready, void *context, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns a well mixed word for each pair of words (the finalizer of SplitMix64 over key and counter). */
+/** Returns a mixed word for each pair of words (the finalizer of SplitMix64 over key and counter). */
 uint64_t nn_random(uint64_t key, uint64_t counter);
 
 #endif

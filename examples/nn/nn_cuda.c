@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The layers on a GPU: convolutions by cuDNN, dense layers by cuBLAS, the rest by launch_cuda.cu. All work is on one
- * stream. Only copy(), get_score() and the upload of a batch wait: an upload waits until the batch before the last one
- * was uploaded.
+ * stream. Only copy(), get_score() and uploads wait: an upload waits until the upload before the previous one is done.
  */
 #include "examples/nn/nn.h"
 
@@ -17,7 +16,7 @@ _Static_assert(sizeof(struct nn_device_score) == sizeof(struct nn_score) &&
                    offsetof(struct nn_device_score, samples) == offsetof(struct nn_score, samples),
                "a score is copied byte by byte");
 
-/* Returns the length of the function's name in `call`: its arguments are of use only in a debugger. */
+/* Returns the length of the function's name in `call`, because its arguments are useful only in a debugger. */
 static int name_length(const char *call)
 {
     return (int)strcspn(call, "(");
@@ -94,7 +93,7 @@ static void cuda_close(void *state)
     free(cuda);
 }
 
-/* Allocates memory and zeroes it before any later work on the stream. */
+/* Allocates memory that is zeroed before any later work on the stream. */
 static enum pl_status allocate(struct cuda_state *cuda, size_t count, size_t item_bytes, void *ret_memory,
                                struct pl_error *reterr)
 {
@@ -264,7 +263,7 @@ enum pl_status nn_bias_backward(struct cuda_state *cuda, const struct nn_layer *
     return PL_OK;
 }
 
-/* c[n][m] = a x b in cuBLAS' order of columns, in which a row-major matrix is its transpose. */
+/* c[n][m] = a x b in cuBLAS's column order, in which a row-major matrix is its own transpose. */
 static enum pl_status multiply(struct cuda_state *cuda, cublasOperation_t of_a, cublasOperation_t of_b, size_t m,
                                size_t n, size_t k, const float *a, size_t a_stride, const float *b, size_t b_stride,
                                float beta, float *c, size_t c_stride, struct pl_error *reterr)

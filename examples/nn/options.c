@@ -8,7 +8,7 @@
 
 enum { NAME_BYTES = 64 };
 
-/* Returns the name after "--". */
+/* Returns the option's name, without "--". */
 static const char *name_of(const struct nn_option *option, char name[NAME_BYTES])
 {
     size_t length = 0;
@@ -20,7 +20,7 @@ static const char *name_of(const struct nn_option *option, char name[NAME_BYTES]
     return name;
 }
 
-/* Whether `word` is "--name", up to the end of the word or a '='. */
+/* Whether `word` is "--name", alone or followed by '='. */
 static bool is_option(const char *word, const char *field)
 {
     if (strncmp(word, "--", 2) != 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Hyperparameters in SageMaker's form: --name value or --name=value; '_' and '-' mean the same. A program has a struct
- * with a field for each hyperparameter and a table that describes them:
+ * with a field for each hyperparameter, and a table that describes the fields:
  *
  *   struct options { uint64_t epochs; double momentum; const char *data; };
  *   static const struct nn_option table[] = {
@@ -37,7 +37,7 @@ struct nn_option {
     const char *help;
 };
 
-/** A number, whole or real as the field's type says. `most` of a whole number is at most 2^53. */
+/** A number, an integer or real by the field's type. `most` of an integer is at most 2^53. */
 #define NN_NUMBER(owner, name, default_text, smallest, largest, help_text)                                             \
     {                                                                                                                  \
         .field = #name,                                                                                                \
@@ -63,13 +63,13 @@ struct nn_option {
     }
 
 /**
- * Fills the struct that `table` describes with the defaults, then with the arguments in `argv`. Errors: PL_INVALID
- * names the wrong argument and what was expected.
+ * Fills the struct that `table` describes: first with the defaults, then with the arguments in `argv`. Errors:
+ * PL_INVALID names the wrong argument and what was expected.
  */
 enum pl_status nn_options_parse(const struct nn_option *table, int argc, char *const *argv, void *ret_options,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Prints the text of --help. */
+/** Prints the help text. */
 void nn_options_help(const struct nn_option *table, const char *program, FILE *stream);
 
 #endif

@@ -65,7 +65,7 @@ enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_p
     return PL_OK;
 }
 
-/* Gives number 0's `data` to all workers, as numbers that servers can add up: all other workers contribute zeros. */
+/* Gives worker 0's `data` to all workers. The servers add numbers, so all other workers contribute zeros. */
 static enum pl_status share_bytes(struct nn_peers *peers, void *data, size_t bytes, struct pl_error *reterr)
 {
     PL_AUTO_FREE double *values = pl_memory_new(bytes, sizeof(*values), reterr);
@@ -202,8 +202,8 @@ enum pl_status nn_peers_sum_score(struct nn_peers *peers, struct nn_score *score
 }
 
 /*
- * Finds the least value with servers, which can only add: each worker has its own place in a list, and the place of a
- * worker that has left stays 0.
+ * Finds the least value. Servers can only add, so each worker has its own element of a list; the element of a worker
+ * that has left stays 0.
  */
 static enum pl_status least_of_workers(struct nn_peers *peers, uint64_t *value, struct pl_error *reterr)
 {

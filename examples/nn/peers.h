@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The processes with which a program trains: the other ranks of its world, or the other workers of parameter servers.
- * This file has what both ways have in common, so that a program's flow is the same with either.
+ * With these functions a program's flow is the same for both.
  *
  * Test  tests/integration/mnist.py
  */
@@ -14,19 +14,19 @@
 
 struct nn_peers {
     struct pl_plan *plan;
-    struct pl_optimizer *optimizer;     /* NULL if the servers have the optimizer */
-    struct pl_server *server;           /* NULL if the processes are ranks */
-    struct pl_shard all;                /* this process's place in the job */
-    struct pl_shard local;              /* this process's place on its host */
+    struct pl_optimizer *optimizer;     /* NULL: the servers have the optimizer */
+    struct pl_server *server;           /* NULL: the processes are ranks */
+    struct pl_shard all;                /* this process's number in the job, and the number of processes */
+    struct pl_shard local;              /* this process's number on its host, and the number there */
     double rate;                        /* learning rate of the optimizer's next step */
-    bool averages;                      /* whether a step is one update, by the average of all gradients */
-    bool saves;                         /* whether checkpoints are wanted */
-    struct pl_checkpoints *checkpoints; /* NULL if another process has them, or if checkpoints are not wanted */
+    bool averages;                      /* a step is one update, by the average of all gradients */
+    bool saves;                         /* checkpoints are wanted */
+    struct pl_checkpoints *checkpoints; /* NULL: another process has them, or checkpoints are not wanted */
 };
 
 /**
- * Makes every rank or worker start from the initial values that number 0 draws with `seed`. `options` is for ranks only
- * and may be NULL; its `memory` and `stream` are set from the model.
+ * Gives every rank or worker the initial values that number 0 draws with `seed`. `options` is for ranks only and may be
+ * NULL; its `memory` and `stream` are set from the model.
  *
  * Collective  yes.
  * Errors      PL_UNSUPPORTED for a model on a GPU with servers; the errors of nn_plan_new() or of runtime/server.h.
@@ -36,39 +36,38 @@ enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_p
                              struct nn_peers *ret_peers, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Sets up checkpoints with `options`; NULL means that they are not wanted, and for workers number 0 decides that. All
+ * Sets up checkpoints with `options`; NULL: they are not wanted (for workers, number 0's `options` decide). All
  * processes load the newest checkpoint, if there is one, and get its state. Call before the first step. Collective.
- * Errors of runtime/checkpoint.h and of runtime/server.h.
+ * Errors: those of runtime/checkpoint.h and runtime/server.h.
  */
 enum pl_status nn_peers_load(struct nn_peers *peers, const struct pl_checkpoints_options *options, bool *ret_found,
                              struct pl_checkpoint_state *ret_state, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Saves a checkpoint. Ranks call it after the same step. With servers, worker 0 saves the servers' values, while the
- * others may continue. `is_last` tells that this process takes no more steps; with asynchronous servers the checkpoint
- * then has the values at the time when all other workers have ended.
+ * Saves a checkpoint. Ranks call it after the same step. With servers, worker 0 saves the servers' values; the others
+ * may continue. `is_last`: this process takes no more steps; with asynchronous servers the checkpoint then has the
+ * values after all other workers have ended.
  */
 enum pl_status nn_peers_save(struct nn_peers *peers, const struct pl_checkpoint_state *state, bool is_last,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Whether a job that may be started again is to keep its state in memory after step `step`, and the call that does so,
- * on rank 0. Never with servers, which have the state.
+ * Return whether the state is to be kept in memory after step `step`, for a job that may be started again, and keep it,
+ * on rank 0. Not with servers, which have the state.
  */
 bool nn_peers_keep_is_due(const struct nn_peers *peers, uint64_t step);
 enum pl_status nn_peers_keep(struct nn_peers *peers, const struct pl_checkpoint_state *state,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Returns, after a step, whether all processes are to stop because one was asked to. All get the same answer after the
- * same step, unless the servers are asynchronous. `stop` is used by ranks only.
+ * Returns, after a step, whether all processes must stop because one was asked to. All get the same answer after the
+ * same step, unless the servers are asynchronous. Only ranks use `stop`.
  */
 enum pl_status nn_peers_stop_agreed(struct nn_peers *peers, struct pl_stop *stop, bool *ret_stop,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Sets the learning rate of the step whose backward pass comes next: servers apply a gradient as soon as they receive
- * it.
+ * Sets the learning rate of the step of the next backward pass; call before, because servers apply gradients at once.
  */
 void nn_peers_set_rate(struct nn_peers *peers, double rate);
 
@@ -76,8 +75,8 @@ void nn_peers_set_rate(struct nn_peers *peers, double rate);
 enum pl_status nn_peers_step(struct nn_peers *peers, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Adds metrics of the whole run: pieces pulled, seconds of waiting for the servers, bytes that this host's server has
- * sent. For ranks it adds nothing.
+ * Adds metrics of the whole run: pieces pulled, seconds of waiting for the servers, bytes sent by this host's server.
+ * For ranks it adds nothing.
  */
 void nn_peers_add_metrics(const struct nn_peers *peers, struct pl_metrics *metrics);
 
@@ -90,15 +89,12 @@ enum pl_status nn_peers_sum_score(struct nn_peers *peers, struct nn_score *score
 /** Finds the least `value` of all processes; each is below 2^53. Collective. */
 enum pl_status nn_peers_least(struct nn_peers *peers, uint64_t *value, struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * Gives all workers the same values, those after every step that was taken. Ranks always have the same values.
- * Collective.
- */
+/** Gives all workers the same values: the values after all steps. Ranks always have the same values. Collective. */
 enum pl_status nn_peers_meet(struct nn_peers *peers, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Ends training for this process: completes the last checkpoint, and number 0 saves the newest values as nn_plan_save()
- * does. Other processes need not call it.
+ * Ends training for this process: completes the last checkpoint. Number 0 also saves the newest values like
+ * nn_plan_save(). Other processes need not call it.
  */
 enum pl_status nn_peers_finish(struct nn_peers *peers, const struct pl_runtime *runtime, const char *directory,
                                double accuracy, struct pl_error *reterr) PL_MUST_CHECK;

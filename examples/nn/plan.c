@@ -67,10 +67,7 @@ enum pl_status nn_plan_ready(void *plan, size_t index, struct pl_error *reterr)
 enum pl_status nn_plan_score(struct pl_plan *plan, struct nn_model *model, struct nn_score *ret_score,
                              struct pl_error *reterr)
 {
-    /*
-     * The stream may wait for other ranks. Only the plan knows the deadline, so the plan must be the first to wait for
-     * the stream.
-     */
+    /* The stream may wait for other ranks. The plan must wait for it first, because only the plan has a deadline. */
     PL_TRY(pl_plan_finish(plan, reterr));
     return nn_model_score(model, ret_score, reterr);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The types and functions that the files of the layers for GPUs share. */
+/* Types and functions that the files of the GPU layers share. */
 #ifndef EXAMPLES_NN_STATE_CUDA_H
 #define EXAMPLES_NN_STATE_CUDA_H
 
@@ -14,7 +14,7 @@ struct convolution {
     cudnnTensorDescriptor_t input, output;
     cudnnFilterDescriptor_t weight;
     cudnnConvolutionDescriptor_t shape;
-    size_t samples; /* 0 if the algorithms are not chosen yet */
+    size_t samples; /* 0: the algorithms are not chosen yet */
     cudnnConvolutionFwdAlgo_t forward;
     cudnnConvolutionBwdDataAlgo_t backward_data;
     cudnnConvolutionBwdFilterAlgo_t backward_filter;
@@ -22,12 +22,12 @@ struct convolution {
 
 enum { STAGES = 2 };
 
-/* Batches pass through pinned memory, so that the host fills one buffer while the device still reads the other. */
+/* Batches pass through pinned memory: the host fills one buffer while the device reads the other. */
 struct staging {
     void *pinned[STAGES];
     cudaEvent_t copied[STAGES];
     unsigned next;
-    void *memory; /* in device memory */
+    void *memory; /* the batch in device memory */
     size_t bytes;
 };
 
@@ -37,7 +37,7 @@ struct cuda_state {
     cudaStream_t stream;
     cudnnHandle_t dnn;
     cublasHandle_t blas;
-    struct convolution *convolutions; /* [layer_count]; layers that are not convolutions have zeros */
+    struct convolution *convolutions; /* [layer_count]; zero for layers that are not convolutions */
     size_t layer_count;
     void *workspace;
     size_t workspace_bytes;
@@ -50,7 +50,7 @@ struct cuda_state {
     struct nn_device_score *score;
 };
 
-/* Each fills the report with what failed and the device, and returns the corresponding status. */
+/* Each fills the report with the failed call and the device, and returns the corresponding status. */
 enum pl_status nn_cuda_failed(int device, cudaError_t code, const char *call, struct pl_error *reterr);
 enum pl_status nn_dnn_failed(int device, cudnnStatus_t code, const char *call, struct pl_error *reterr);
 enum pl_status nn_blas_failed(int device, cublasStatus_t code, const char *call, struct pl_error *reterr);
@@ -89,11 +89,11 @@ static inline size_t nn_weight_elems(const struct nn_layer *layer)
     return layer->spec.kernel * layer->spec.kernel * layer->in.channels * layer->out.channels;
 }
 
-/* Masks `output_gradient` by max(0, x) and sums its columns. */
+/* Masks `output_gradient` by max(0, x), and sums its columns. */
 enum pl_status nn_bias_backward(struct cuda_state *cuda, const struct nn_layer *layer, size_t rows,
                                 float *output_gradient, bool accumulate, struct pl_error *reterr);
 
-/* Convolutions; they are in conv_cuda.c. */
+/* The functions of convolutions, in conv_cuda.c. */
 enum pl_status nn_conv_open(struct cuda_state *cuda, const struct nn_layer *layer, struct convolution *convolution,
                             struct pl_error *reterr);
 void nn_conv_close(struct convolution *convolution);

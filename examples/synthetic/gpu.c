@@ -11,10 +11,10 @@ struct gpu {
     struct pl_device *device;
     void *stream;
     size_t count;                     /* number of tensors */
-    float *pinned;                    /* [2 * count] for transfers from or to `ends` */
+    float *pinned;                    /* [2 * count], for transfers to or from `ends` */
     float *ends;                      /* [2 * count] in device memory */
-    struct pl_device_pieces **tensor; /* [count], the ends of one tensor each */
-    struct pl_device_pieces *all;     /* the ends of all tensors, in `ends` */
+    struct pl_device_pieces **tensor; /* [count], both ends of one tensor each */
+    struct pl_device_pieces *all;     /* both ends of all tensors, in `ends` */
 };
 
 enum pl_status gpu_new(struct pl_device *device, struct gpu **ret_gpu, struct pl_error *reterr)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The simulated backward pass on a GPU: a kernel that takes a tensor's time, and a kernel that writes the tensor's
- * ends. All work goes to one stream, which is also the plan's.
+ * The simulated backward pass on a GPU: one kernel takes a tensor's time, another writes the tensor's first and last
+ * element. All work is on one stream, which is also the plan's.
  *
  * Test  tests/integration/synthetic.py, on the driver for tests
  */
@@ -14,10 +14,10 @@ struct gpu;
 
 enum pl_status gpu_new(struct pl_device *device, struct gpu **ret_gpu, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Frees `gpu`, which may be NULL. The plan must have been freed or be idle (pl_plan_finish()). */
+/** Frees `gpu`, which may be NULL. The plan must be freed or idle (pl_plan_finish()). */
 void gpu_free(struct gpu *gpu);
 
-/** Returns the stream for `plan`. Call gpu_bind() once the plan is sealed. */
+/** Returns the stream for `plan`. Call gpu_bind() after the plan is sealed. */
 void *gpu_stream(const struct gpu *gpu);
 enum pl_status gpu_bind(struct gpu *gpu, const struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -27,14 +27,14 @@ enum pl_status gpu_bind(struct gpu *gpu, const struct pl_plan *plan, struct pl_e
  */
 enum pl_status gpu_set_ends(struct gpu *gpu, const float *ends, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Keeps every multiprocessor, or without `busy` only one, occupied for `ns`. */
+/** Keeps all multiprocessors busy for `ns`; without `busy`, only one. */
 enum pl_status gpu_work(struct gpu *gpu, int64_t ns, bool busy, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Write both ends of all tensors at once, or of tensor `index`. */
+/** Write the first and last element of all tensors, or of tensor `index`. */
 enum pl_status gpu_mark_all(struct gpu *gpu, struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status gpu_mark(struct gpu *gpu, size_t index, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Reads the ends of all tensors, in the form of gpu_set_ends(); waits for the device. */
+/** Reads the first and last elements of all tensors, ordered as in gpu_set_ends(). Waits for the device. */
 enum pl_status gpu_get_ends(struct gpu *gpu, float *ret_ends, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -72,7 +72,7 @@ static enum pl_status read_tensors(const char *path, const cJSON *tensors, struc
     cJSON_ArrayForEach(tensor, tensors)
     {
         const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(tensor, "name"));
-        double elems = cJSON_GetNumberValue(cJSON_GetObjectItem(tensor, "count")); /* NaN if there is no count */
+        double elems = cJSON_GetNumberValue(cJSON_GetObjectItem(tensor, "count")); /* NaN: there is no count */
 
         if (!name || !(elems >= 1.0 && elems <= MOST_ELEMS) || elems != floor(elems)) {
             return pl_error_set(reterr, PL_INVALID,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A model's gradients as a file lists them, in forward order: {"model": NAME, "tensors": [{"name": ..., "count":
- * elements}, ...]}.
+ * The gradients of a model, as in a file: {"model": NAME, "tensors": [{"name": ..., "count": elements}, ...]}, in
+ * forward order.
  *
  * Test  tests/unit/examples/test_gradient_list.c
  */
@@ -16,14 +16,14 @@
 struct gradient_list {
     char *name;
     size_t count;
-    uint64_t elems;   /* elements of all tensors */
-    char **names;     /* [count] */
-    uint64_t *counts; /* [count] elements */
+    uint64_t elems;   /* number of elements of all tensors */
+    char **names;     /* [count]: names of the tensors */
+    uint64_t *counts; /* [count], numbers of elements */
 };
 
 /**
- * Errors  PL_INVALID if the file is not JSON or a tensor has no name or no elements; PL_SYSTEM. The report names the
- * path.
+ * Reads a list. Errors: PL_INVALID if the file is not JSON or a tensor has no name or no elements; PL_SYSTEM. The
+ * report names the path.
  */
 enum pl_status gradient_list_read(const char *path, struct gradient_list *ret_list,
                                   struct pl_error *reterr) PL_MUST_CHECK;

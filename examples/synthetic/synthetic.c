@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A training step without a model: a list of gradients, a backward pass that only takes time, and real communication,
- * on CPUs or GPUs. It shows how fast a machine's network is for a model before the model exists, and how much of the
- * communication the backward pass hides.
+ * A training step without a model, on CPUs or GPUs: a list of gradients, a backward pass that only takes time, and real
+ * communication. It shows how fast the network is for a model that does not exist yet, and how much of the
+ * communication is hidden by the backward pass.
  */
 #include "examples/nn/device.h"
 #include "examples/synthetic/gpu.h"
@@ -54,27 +54,27 @@ struct synthetic {
     struct gradient_list list;
     struct gpu *gpu; /* NULL on the CPU */
     struct pl_plan *plan;
-    bool busy, late; /* late: this rank is the one that is late */
+    bool busy, late; /* late: this rank is the late one */
     uint64_t step;
-    /* [2 * tensors] the values that this rank writes into each tensor, then the values that it finds there */
+    /* [2 * tensors]: values that this rank writes into each tensor, later the values that it finds there */
     float *ends;
-    double *ms; /* [steps] */
+    double *ms; /* [steps]: time of each step */
 };
 
-/* The times of the three kinds of step: medians over the steps of the slowest rank's time. */
+/* Times of the three kinds of step: for each step the slowest rank's time, then the median over the steps. */
 struct result {
     double communication_ms;
     double backward_ms;
     double step_ms;
 };
 
-/* Returns the value that a rank writes into tensor i: a whole number, so that the average can be checked. */
+/* Returns the value that a rank writes into tensor i. It is an integer, so that the average can be checked exactly. */
 static float value_of(const struct synthetic *s, size_t i, int rank)
 {
     return (float)((i + s->step) % 8) + (float)rank;
 }
 
-/* Writes only the ends of a tensor: writing all of it belongs to the backward pass, whose time is given. */
+/* Writes only the ends of a tensor: writing all of it is part of the backward pass, whose time is given. */
 static void mark(const struct synthetic *s, size_t i)
 {
     float *gradient = pl_plan_tensor(s->plan, i)->gradient;
@@ -115,7 +115,7 @@ static enum pl_status check(const struct synthetic *s, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* Works until `end_ns`. If wanted it calls the runtime meanwhile, as a program can do between layers. */
+/* Works until `end_ns`. With `poll` it calls the runtime meanwhile, as a program may do between layers. */
 static enum pl_status work_until(const struct synthetic *s, int64_t end_ns, bool poll, struct pl_error *reterr)
 {
     int64_t now_ns;
@@ -136,7 +136,7 @@ static enum pl_status work_until(const struct synthetic *s, int64_t end_ns, bool
     return PL_OK;
 }
 
-/* Returns the time in a backward pass of `backward_ms` at which `elems` elements are done. */
+/* Returns when `elems` elements are done in a backward pass of `backward_ms`. */
 static int64_t done_ns(const struct synthetic *s, double backward_ms, uint64_t elems)
 {
     return (int64_t)(backward_ms * (double)PL_NS_PER_MS * (double)elems / (double)s->list.elems);
@@ -151,10 +151,10 @@ static enum pl_status begin_step(struct synthetic *s, double backward_ms, struct
         return PL_OK;
     }
     PL_TRY(gpu_set_ends(s->gpu, s->ends, reterr));
-    return backward_ms > 0.0 ? PL_OK : gpu_mark_all(s->gpu, reterr); /* the backward pass has one launch per tensor */
+    return backward_ms > 0.0 ? PL_OK : gpu_mark_all(s->gpu, reterr); /* the backward pass marks each tensor itself */
 }
 
-/* Makes this rank wait before its step, as for data or for a file, and gives the time its name in the trace. */
+/* Makes this rank wait before its step, as if for data or a file, and adds a span called `late_as` to the trace. */
 static enum pl_status be_late(const struct synthetic *s, double ms, struct pl_error *reterr)
 {
     const int64_t start_ns = pl_clock_now_ns(), end_ns = start_ns + (int64_t)(ms * (double)PL_NS_PER_MS);
@@ -164,7 +164,7 @@ static enum pl_status be_late(const struct synthetic *s, double ms, struct pl_er
     return PL_OK;
 }
 
-/* Runs one step: tensors become ready from the last to the first, each when its share of the time is over. */
+/* Runs one step: tensors become ready from the last to the first, each after its share of the time. */
 static enum pl_status run_step(struct synthetic *s, double backward_ms, bool communicate, struct pl_error *reterr)
 {
     const double late_ms = s->late ? backward_ms * s->options.late_percent / 100.0 : 0.0;
@@ -243,8 +243,8 @@ static double overlap_of(const struct result *result)
 }
 
 /*
- * Returns the rate of each rank's link in one direction during a ring reduction. This figure can be compared between
- * numbers of ranks.
+ * Returns the rate of each rank's link in one direction during a ring reduction. It is comparable between numbers of
+ * ranks.
  */
 static double busbw_gb_s(const struct synthetic *s, const struct result *result)
 {

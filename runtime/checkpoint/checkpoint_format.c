@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing the files of a checkpoint, and printing and reading the JSON one, which is protected by a CRC-32C; the files'
- * names; a plan's values as a safetensors file, and a file's tensors compared with a plan's. */
+/* Writes the files of a checkpoint; prints and reads the JSON file, which a CRC-32C protects; file names; a plan's
+ * values as a safetensors file, and the comparison of a file's tensors with a plan's. */
 #include "runtime/checkpoint/checkpoint_format.h"
 
 #include "base/checksum.h"
@@ -22,7 +22,7 @@
 
 enum { MAX_RECORD_BYTES = 64 << 20 };
 
-/* The whole numbers of a record: field of the struct, name. */
+/* The integers of a record: field of the struct, name in the file. */
 #define RECORD_NUMBERS(X)                                                                                              \
     X(state.step, "step")                                                                                              \
     X(state.world_size, "world_size")                                                                                  \
@@ -88,7 +88,7 @@ static enum pl_status corrupt_record(const char *path, struct pl_error *reterr)
 }
 
 /*
- * Reads the JSON file at `path`, and prints its state as it was printed when its checksum was computed. Errors: as
+ * Reads the JSON file at `path`, and prints its state in the form whose checksum is in the file. Errors: as
  * pl_checkpoint_record_read().
  */
 static enum pl_status read_state(const char *path, struct pl_python_json **ret_root, struct pl_text *text,
@@ -107,7 +107,7 @@ static enum pl_status read_state(const char *path, struct pl_python_json **ret_r
         return corrupt_record(path, reterr);
     }
     pl_python_json_print(state, PL_PYTHON_JSON_COMPACT, text);
-    PL_TRY(pl_text_check(text, reterr)); /* without memory it is unknown whether the record is correct */
+    PL_TRY(pl_text_check(text, reterr)); /* if memory is out, it is unknown whether the record is correct */
     return pl_checksum_crc32c(0, text->data, text->length) == crc ? PL_OK : corrupt_record(path, reterr);
 }
 
@@ -166,8 +166,8 @@ enum pl_status pl_checkpoint_path(const char *directory, uint64_t step, const ch
 }
 
 /*
- * Reads the step of a name: "checkpoint-000000000123.json" has step 123 and the suffix "json". A name with any other
- * spelling of the number belongs to the program.
+ * Reads the step of a name: "checkpoint-000000000123.json" has step 123 and the suffix "json". Names with any other
+ * form of the number belong to the program and are ignored.
  */
 static bool step_of(const char *name, const char *suffix, uint64_t *ret_step)
 {
@@ -181,7 +181,7 @@ static bool step_of(const char *name, const char *suffix, uint64_t *ret_step)
     return strcmp(name, ours) == 0;
 }
 
-/* Whether a checkpoint's data have no JSON file. The run was killed between writing or removing the two. */
+/* Whether a data file has no JSON file: the run was killed while it wrote or removed the two files. */
 static bool is_half(int dir_fd, const char *name)
 {
     char record[PL_CHECKPOINT_NAME_BYTES];
@@ -246,8 +246,8 @@ enum pl_status pl_checkpoint_steps(const char *path, bool clean, uint64_t **ret_
 }
 
 /*
- * Removes all but the newest checkpoints of this run. Later steps were passed over when the run began, or belong to
- * another run: they must not push this run's checkpoints out.
+ * Removes all but the `keep` newest checkpoints up to `step`. Later steps were skipped when the run began, or belong to
+ * another run: they do not count.
  */
 static void remove_old(const char *directory, uint64_t step, unsigned keep)
 {
@@ -256,7 +256,7 @@ static void remove_old(const char *directory, uint64_t step, unsigned keep)
     size_t count = 0, newest = 0;
 
     if (pl_checkpoint_steps(directory, false, &steps, &count, NULL) != PL_OK) {
-        return; /* old files do no harm, and the next save tries again */
+        return; /* old files are harmless, and the next save tries again */
     }
     while (newest < count && steps[newest] > step) {
         newest++;
@@ -282,7 +282,7 @@ uint32_t pl_checkpoint_checksum(const struct pl_tensor *tensors, size_t count)
     return crc;
 }
 
-/* Prints {"crc32c": N, "state": {...}}. The state has its reader's form, so that the reader finds the same checksum. */
+/* Prints {"crc32c": N, "state": {...}}. The state is printed as the reader prints it, so that checksums agree. */
 static enum pl_status print_record(const char *state, struct pl_text *json, struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving a plan and its optimizer in a background thread, to files and kept memory, and loading the newest. */
+/* Saves a plan and its optimizer in a background thread, to files and kept memory, and loads the newest checkpoint. */
 #include "runtime/checkpoint.h"
 
 #include "base/checksum.h"
@@ -23,11 +23,11 @@
 
 enum { MAX_SLOTS = 2 };
 
-/* One tensor of a file: its place in the copy, and its name in the file. */
+/* A tensor of a file: its position in the copy, and its name in the file. */
 struct entry {
     char *name;
     const struct pl_plan_tensor *tensor;
-    unsigned array; /* 0: values; 1 and more: optimizer slots */
+    unsigned array; /* 0: values; above 0: optimizer slots */
 };
 
 struct pl_checkpoints {
@@ -42,19 +42,19 @@ struct pl_checkpoints {
     struct entry *entries;
     size_t entry_count;
 
-    float *copy;     /* [arrays][elems]: the data to be written; the writer thread owns it while `writing` */
-    float *own_copy; /* the same, if it does not lie in kept memory */
+    float *copy;     /* [arrays][elems]: data to write; owned by the writer thread while `writing` */
+    float *own_copy; /* memory for `copy` if the copy is not in kept memory */
     struct pl_checkpoint_record record;
     bool writing;
-    bool to_files; /* the writer writes the copy to files too */
+    bool to_files; /* the writer also writes files */
     pthread_t writer;
 
-    /* The job's kept memory. Once it keeps, the copy lies in it; of a device's memory a second one does. */
+    /* the job's kept memory. Once it is in use, `copy` is there; with device memory, a second copy is there */
     struct pl_keeper keeper;
 
     /*
-     * In device memory the copy is pinned. A stream of its own fills it, after the event `begun` of the plan's stream;
-     * the event `copied` ends the copy.
+     * In device memory `copy` is pinned memory. A separate stream fills it, after the event `begun` of the plan's
+     * stream; the event `copied` is at the end of the copy.
      */
     struct pl_device *device;
     void *stream, *begun, *copied;
@@ -182,7 +182,7 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
     return PL_OK;
 }
 
-/* Describes all tensors of a file, as they lie in the copy. The caller frees the result. */
+/* Describes all tensors of a file, at their positions in the copy. The caller frees the result. */
 static struct pl_tensor *describe_entries(const struct pl_checkpoints *c, struct pl_error *reterr)
 {
     struct pl_tensor *tensors = pl_memory_new(c->entry_count, sizeof(*tensors), reterr);
@@ -210,7 +210,7 @@ static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *ret
                                pl_text_string(&state), reterr);
 }
 
-/* Finds the place for the next copy, which replaces none that is needed. */
+/* Finds memory for the next copy that no needed copy uses. */
 static enum pl_status place_copy(struct pl_checkpoints *c, uint64_t step, struct pl_error *reterr)
 {
     pl_keeper_begin(&c->keeper, step);
@@ -225,7 +225,7 @@ static enum pl_status place_copy(struct pl_checkpoints *c, uint64_t step, struct
     return c->own_copy || !c->directory ? PL_OK : allocate_copy(c, reterr);
 }
 
-/* Copies all arrays. In device memory this only starts the copy, behind the work of the plan's stream. */
+/* Copies all arrays. In device memory this only queues the copy after the work of the plan's stream. */
 static enum pl_status take_copy(struct pl_checkpoints *c, struct pl_error *reterr)
 {
     uint64_t elems = pl_plan_elems(c->plan);
@@ -310,7 +310,7 @@ static enum pl_status write_copy(struct pl_checkpoints *c, const struct pl_check
     PL_TRY(pl_checkpoints_flush(c, reterr));
     PL_TRY(place_copy(c, state->step, reterr));
     if (!to_files && !c->keeper.place) {
-        return PL_OK; /* nothing is kept */
+        return PL_OK; /* nothing is kept in memory */
     }
     PL_TRY(take_copy(c, reterr));
     c->to_files = to_files;
@@ -321,7 +321,7 @@ static enum pl_status write_copy(struct pl_checkpoints *c, const struct pl_check
     atomic_store_explicit(&c->keeper.is_writing, true, memory_order_relaxed);
     status = pl_thread_start(&c->writer, writer_main, c, "a thread that writes a checkpoint", reterr);
     c->writing = status == PL_OK;
-    if (!c->writing) { /* else the thread reads it */
+    if (!c->writing) { /* else the writer's thread reads it */
         c->keeper.place = NULL;
     }
     return status;
@@ -362,9 +362,9 @@ enum pl_status pl_checkpoints_keep(struct pl_checkpoints *checkpoints, const str
     return write_copy(c, state, false, reterr);
 }
 
-/* What rank 0 sends to the ranks that wait for a checkpoint. */
+/* What rank 0 sends to ranks that wait for a checkpoint. */
 struct answer {
-    bool reading;          /* rank 0 is still reading, and more answers follow; the other fields are not set */
+    bool reading;          /* rank 0 still reads, and more answers follow; all other fields are unset */
     struct pl_error error; /* why rank 0 has no checkpoint */
     bool found;
     struct pl_checkpoint_record record;
@@ -378,7 +378,7 @@ static enum pl_status give_answer(const struct pl_checkpoints *c, struct answer 
     return pl_collective_run(pl_plan_world(c->plan), &from_rank_0, reterr);
 }
 
-/* Reads the tensors of `file` into the copy, which has the layout of the arrays. Gaps between tensors stay zero. */
+/* Reads the tensors of `file` into the copy, which has the arrays' layout. Gaps between tensors stay zero. */
 static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_safetensors *file, const char *path,
                                    uint32_t crc_wanted, struct pl_error *reterr)
 {
@@ -397,8 +397,8 @@ static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_saf
         float *to = c->copy + entry->array * pl_plan_elems(c->plan) + entry->tensor->offset_elems;
 
         /*
-         * Before each tensor, so that the deadline of the other ranks covers one tensor, however large the checkpoint
-         * is.
+         * An answer before each tensor, so that the other ranks' deadline covers only one tensor, not the whole
+         * checkpoint.
          */
         PL_TRY(give_answer(c, &reading, reterr));
         PL_TRY(pl_safetensors_read(file, i, to, reterr));
@@ -417,7 +417,7 @@ static enum pl_status take_over(struct pl_checkpoints *c, const float *data, str
     return PL_OK;
 }
 
-/* Checks the whole checkpoint of `step`, then copies it into the plan and its optimizer. */
+/* Checks the checkpoint of `step` completely, then copies it into the plan and its optimizer. */
 static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct pl_checkpoint_record *ret_record,
                                 struct pl_error *reterr)
 {
@@ -459,15 +459,15 @@ static void note(const struct pl_checkpoints *c, const char *format, ...)
 }
 
 /*
- * Whether the checkpoint itself is wrong. Any other failure, for example an I/O error, may be temporary, and an older
- * checkpoint would then cost the steps between them.
+ * Whether a failure is the checkpoint's own. Any other failure, for example an I/O error, may be temporary; loading an
+ * older checkpoint would then lose the steps since it.
  */
 static bool is_useless(enum pl_status status)
 {
     return status == PL_CORRUPT || status == PL_LIMIT || status == PL_MISMATCH || status == PL_NOT_FOUND;
 }
 
-/* A checkpoint was loaded. */
+/* Notes if the number of ranks has changed since the checkpoint. */
 static void note_world_size(const struct pl_checkpoints *c, const struct pl_checkpoint_state *state)
 {
     if (state->world_size != c->options.world_size) {
@@ -479,7 +479,7 @@ static void note_world_size(const struct pl_checkpoints *c, const struct pl_chec
     }
 }
 
-/* Finds the newest kept copy that fits, `*ret_data`; NULL: there is none, or another part of the job keeps. */
+/* Finds the newest kept copy that fits; `*ret_data` is NULL if there is none, or if another part of the job keeps. */
 static enum pl_status find_kept(struct pl_checkpoints *c, struct pl_checkpoint_record *ret_record,
                                 const float **ret_data, struct pl_error *reterr)
 {
@@ -499,14 +499,14 @@ static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, str
     PL_AUTO_FREE uint64_t *steps = NULL;
     size_t count = 0;
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
-    struct pl_error other = PL_ERROR_NONE; /* error of the newest checkpoint that is of another model */
+    struct pl_error other = PL_ERROR_NONE; /* error of the newest checkpoint of another model */
     struct pl_checkpoint_record kept_record;
     const float *kept;
 
     PL_TRY(pl_checkpoints_flush(c, reterr));
-    PL_TRY(place_copy(c, 0, reterr)); /* files are read there */
+    PL_TRY(place_copy(c, 0, reterr)); /* files are read into this memory */
     if (c->keeper.place) {
-        memset(c->keeper.place, 0, c->keeper.data_bytes); /* with what is between tensors */
+        memset(c->keeper.place, 0, c->keeper.data_bytes); /* also the gaps between tensors */
         c->keeper.place = NULL;
     }
     PL_TRY(find_kept(c, &kept_record, &kept, reterr));
@@ -515,7 +515,7 @@ static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, str
         struct pl_error error = PL_ERROR_NONE;
         enum pl_status status = load_step(c, steps[i], ret_record, &error);
 
-        PL_TRY(pl_world_failure(pl_plan_world(c->plan), reterr)); /* not a failure of the checkpoint */
+        PL_TRY(pl_world_failure(pl_plan_world(c->plan), reterr)); /* the world has failed, not the checkpoint */
         *ret_found = status == PL_OK;
         if (is_useless(status)) {
             note(c, "the checkpoint of step %llu is passed over: %s", (unsigned long long)steps[i],

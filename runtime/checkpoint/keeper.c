@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The copies of checkpoints in the job's kept memory. */
+/* Copies of checkpoints in the job's kept memory. */
 #include "runtime/checkpoint/keeper.h"
 
 #include "base/clock.h"
@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-enum { TIMES = 100 }; /* a copy is due after so many times as it takes */
+enum { TIMES = 100 }; /* a copy is due after so many times its own duration */
 
 #define FORM "paceline-plan-1"
 
-/* What stands after the arrays. */
+/* The data after the arrays. */
 struct tail {
     char form[sizeof(FORM)];
     uint64_t model;
@@ -27,7 +27,7 @@ enum pl_status pl_keeper_open(struct pl_keeper *keeper, struct pl_error *reterr)
         return PL_OK;
     }
     status = pl_kept_open(&keeper->kept, &error);
-    if (status == PL_SYSTEM) { /* not for this process: the program runs as without restarts */
+    if (status == PL_SYSTEM) { /* this process may not use it: the program runs as in a job without restarts */
         pl_log_error(&error, "no state is kept in memory, a job that is started again goes on from files");
     } else if (status != PL_OK) {
         if (reterr) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The copies of checkpoints in the job's kept memory, on rank 0: when one is due, and what it holds. Internal to
+ * Copies of checkpoints in the job's kept memory, on rank 0: when a copy is due, and its contents. Internal to
  * runtime/.
  */
 #ifndef PL_RUNTIME_CHECKPOINT_KEEPER_H
@@ -16,23 +16,23 @@
 #include <stdint.h>
 
 struct pl_keeper {
-    size_t data_bytes;    /* of all arrays, */
-    uint64_t model;       /* and a checksum of their names, shapes and places */
-    uint64_t every_steps; /* 0: as often as costs 1 % */
+    size_t data_bytes;    /* bytes of all arrays */
+    uint64_t model;       /* checksum of the arrays' names, shapes and positions */
+    uint64_t every_steps; /* number of steps between copies; 0: as often as costs 1 % of the time */
 
-    bool opened;            /* the job's memory was looked for */
-    struct pl_kept *kept;   /* NULL: there is none */
-    bool keeps;             /* copies lie there, */
-    unsigned char *place;   /* this one's arrays; NULL: there is no copy */
-    uint64_t step;          /* of the last copy */
-    int64_t begun_ns;       /* when it was begun, */
-    int64_t spent_ns;       /* and for how long it and its checksum took */
-    atomic_bool is_writing; /* the copy belongs to the writer's thread */
+    bool opened;            /* the job's kept memory was opened, or there is none */
+    struct pl_kept *kept;   /* NULL: there is no kept memory */
+    bool keeps;             /* copies are made in kept memory */
+    unsigned char *place;   /* arrays of the current copy; NULL: there is no copy */
+    uint64_t step;          /* step of the last copy */
+    int64_t begun_ns;       /* start of the last copy */
+    int64_t spent_ns;       /* duration of the last copy and its checksum */
+    atomic_bool is_writing; /* the writer's thread owns the copy */
 };
 
 /**
- * Looks once for the job's memory. Errors: those of pl_kept_open(), each time, but that this process may not open it:
- * then it warns, and there is none.
+ * Opens the job's kept memory, once. Errors: those of pl_kept_open(), in each call. If this process may not open it,
+ * there is only a warning, and no kept memory.
  */
 enum pl_status pl_keeper_open(struct pl_keeper *keeper, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -40,8 +40,8 @@ enum pl_status pl_keeper_open(struct pl_keeper *keeper, struct pl_error *reterr)
 bool pl_keeper_is_due(const struct pl_keeper *keeper, uint64_t step);
 
 /**
- * Begins a copy of step `step`, if `keeps` is set: the caller fills `place`. If there is no room it warns, and `keeps`
- * ends.
+ * If `keeps` is set, begins a copy of step `step`; the caller fills `place`. If there is no room, warns and clears
+ * `keeps`.
  */
 void pl_keeper_begin(struct pl_keeper *keeper, uint64_t step);
 
@@ -49,8 +49,8 @@ void pl_keeper_begin(struct pl_keeper *keeper, uint64_t step);
 void pl_keeper_end(struct pl_keeper *keeper, const struct pl_checkpoint_record *record);
 
 /**
- * Finds the newest whole copy, whose arrays begin at `*ret_data`. PL_NOT_FOUND: there is none. PL_MISMATCH: it is of
- * another model or of another part of the job, and only the record's step is set.
+ * Finds the newest complete copy; its arrays begin at `*ret_data`. PL_NOT_FOUND: there is none. PL_MISMATCH: it is of
+ * another model or another part of the job; only the step of `*ret_record` is set.
  */
 enum pl_status pl_keeper_read(struct pl_keeper *keeper, struct pl_checkpoint_record *ret_record,
                               const float **ret_data) PL_MUST_CHECK;

@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_HEADER_BYTES = 100000000 }; /* the limit that the reference implementation sets */
+enum { MAX_HEADER_BYTES = 100000000 }; /* limit of the reference implementation */
 
-/* By pl_dtype. */
+/* Indexed by enum pl_dtype. */
 static const char *const codes[PL_DTYPE_COUNT] = {
     [PL_FLOAT32] = "F32", [PL_FLOAT64] = "F64", [PL_FLOAT16] = "F16", [PL_BFLOAT16] = "BF16", [PL_INT8] = "I8",
     [PL_INT16] = "I16",   [PL_INT32] = "I32",   [PL_INT64] = "I64",   [PL_UINT8] = "U8",      [PL_BOOL] = "BOOL",
@@ -25,19 +25,19 @@ static const char *const codes[PL_DTYPE_COUNT] = {
 /* A tensor of a file. */
 struct entry {
     struct pl_tensor tensor;
-    const char *code; /* its dtype, as written in the header */
-    unsigned dims;    /* as written in the header */
-    uint64_t offset;  /* from `data_at` */
-    size_t in_header; /* its number in the header */
+    const char *code; /* dtype, as in the header */
+    unsigned dims;    /* number of dimensions in the header */
+    uint64_t offset;  /* offset from `data_at` */
+    size_t in_header; /* index in the header */
 };
 
 struct pl_safetensors {
     char *path;
     int fd;
     uint64_t bytes;
-    uint64_t data_at; /* where the tensors begin, behind length and header */
+    uint64_t data_at; /* offset of the first tensor, after the length and the header */
     struct pl_json *header;
-    struct entry *entries; /* [count], in the order of the file */
+    struct entry *entries; /* [count], in the order of the data */
     size_t count;
 };
 
@@ -93,7 +93,7 @@ static enum pl_status print_header(const struct pl_tensor *tensors, size_t tenso
     }
     pl_json_write_close(&writer);
     while (text->length % 8 != 0 && !text->failed) {
-        pl_text_append(text, " "); /* so that the data begins aligned */
+        pl_text_append(text, " "); /* pads, so that the data is aligned */
     }
     return pl_json_write_end(&writer, reterr);
 }
@@ -126,7 +126,7 @@ static enum pl_status corrupt(const struct pl_safetensors *file, const char *why
     return pl_error_set(reterr, PL_CORRUPT, "'%s': %s", file->path, why);
 }
 
-/* Reads instead of mapping: a failure of the file system is then an error, not a SIGBUS. */
+/* Reads instead of mapping, because with a mapping a failure of the file system would be a SIGBUS. */
 static enum pl_status read_at(const struct pl_safetensors *file, uint64_t at, void *to, uint64_t bytes,
                               struct pl_error *reterr)
 {
@@ -155,7 +155,7 @@ static enum pl_status open_file(struct pl_safetensors *file, struct pl_error *re
 {
     struct stat info;
 
-    /* a FIFO is not waited for: it counts as too short */
+    /* O_NONBLOCK: does not wait for a FIFO, which is then too short */
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->fd < 0) {
         return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
@@ -168,7 +168,7 @@ static enum pl_status open_file(struct pl_safetensors *file, struct pl_error *re
     return file->bytes < 8 ? corrupt(file, "too short for a safetensors file", reterr) : PL_OK;
 }
 
-/* Reads a whole number from 0 on. */
+/* Reads an integer of at least 0. */
 static enum pl_status whole(struct pl_json_value value, uint64_t *ret_value, struct pl_error *reterr)
 {
     int64_t number;
@@ -179,8 +179,8 @@ static enum pl_status whole(struct pl_json_value value, uint64_t *ret_value, str
 }
 
 /*
- * Reads the tensor's shape, and computes its bytes if Paceline has the dtype. Dimensions beyond the room of a pl_tensor
- * are counted, so that the file's other tensors can be read. Errors: as pl_json_wrong().
+ * Reads the tensor's shape, and computes its bytes if Paceline knows the dtype. Dimensions beyond PL_TENSOR_MAX_DIMS
+ * are only counted, so that the file's other tensors can be read. Errors: as pl_json_wrong().
  */
 static enum pl_status read_shape(struct pl_json_value shape, struct entry *entry, struct pl_error *reterr)
 {
@@ -235,7 +235,7 @@ static enum pl_status read_entry(struct pl_json_value member, struct entry *entr
     return PL_OK;
 }
 
-/* Orders by place; an empty tensor comes before the one at the same place. */
+/* Orders by offset; of two at the same offset, an empty tensor comes first. */
 static int compare_places(const void *left_at, const void *right_at)
 {
     const struct entry *left = left_at;
@@ -252,8 +252,8 @@ static int compare_places(const void *left_at, const void *right_at)
 }
 
 /*
- * Reads all tensors of the header, and checks that they follow each other without gaps. Their order in the header is
- * free: early versions of the reference implementation wrote them by name, and its reader sorts them as well.
+ * Reads all tensors of the header, and checks that they follow each other without gaps. The header may have any order:
+ * early versions of the reference implementation wrote it sorted by name, and its reader sorts the tensors.
  */
 static enum pl_status read_entries(struct pl_safetensors *file, struct pl_error *reterr)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An optimizer's rule over a plan's buckets, gradient clipping, and the loss scale. */
+/* Optimizers over a plan's buckets, gradient clipping, and the loss scale. */
 #include "runtime/optimizer.h"
 
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The scale and its inverse must be floats. Zero gradients never overflow, and would let it grow without bound. */
+/* The scale and its inverse must be floats. Without a limit the scale would grow forever while gradients are zero. */
 static const double most_loss_scale = 0x1p126;
 
 struct pl_optimizer {
@@ -19,11 +19,11 @@ struct pl_optimizer {
     struct pl_optimizer_options options;
     struct pl_optimizer_state state;
     double norm;
-    double factor; /* factor for the last step's gradients, which undoes the loss scale */
+    double factor; /* factor for the last step's gradients; it undoes the loss scale */
     unsigned slots;
     float *slot[PL_OPTIMIZER_MOST_SLOTS];
 
-    /* in device memory only: */
+    /* in device memory only */
     struct pl_device *device;
     void *scratch;   /* [PL_DEVICE_NORM_BYTES], device memory */
     double *squares; /* pinned memory: the sum of squares of the last step's gradients */
@@ -85,12 +85,12 @@ void pl_optimizer_free(struct pl_optimizer *optimizer)
         }
         pl_device_release(optimizer->device, optimizer->scratch);
         pl_device_release_pinned(optimizer->device, optimizer->squares);
-        /* a broadcast of its state may still be in flight */
+        /* if the world has leaked, a message of a broadcast may still write there */
         free(pl_world_has_leaked(pl_plan_world(optimizer->plan)) ? NULL : optimizer);
     }
 }
 
-/* Takes the step for the adjacent buckets `begin` to `end` - 1. On a device it is one launch. */
+/* Takes the step for the adjacent buckets `begin` to `end` - 1, on a device by one kernel launch. */
 static enum pl_status step_buckets(struct pl_optimizer *optimizer, size_t begin, size_t end,
                                    const struct pl_device_step *step, struct pl_error *reterr)
 {
@@ -125,7 +125,7 @@ static double squared_norm(const struct pl_plan *plan)
     uint64_t elems = pl_plan_elems(plan);
     double sums[4] = {0.0};
 
-    for (uint64_t i = 0; i < elems; i += 4) { /* elems is a multiple of 16 */
+    for (uint64_t i = 0; i < elems; i += 4) { /* `elems` is a multiple of 16 */
         for (size_t k = 0; k < 4; k++) {
             sums[k] += (double)gradient[i + k] * (double)gradient[i + k];
         }
@@ -237,7 +237,7 @@ struct pl_optimizer_state pl_optimizer_state(const struct pl_optimizer *optimize
 void pl_optimizer_restore(struct pl_optimizer *optimizer, const struct pl_optimizer_state *state)
 {
     optimizer->state = *state;
-    /* only one of the two runs scales its loss */
+    /* only one of the two runs scales its loss: keep this optimizer's scale */
     if (!(optimizer->options.loss_scale > 0.0 && state->loss_scale > 0.0)) {
         optimizer->state.loss_scale = optimizer->options.loss_scale;
         optimizer->state.good_steps = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SGD, Adam, AdamW and Adagrad: their options, a step's factors, and the loops over host memory; schedules of
- * the learning rate. */
+/* SGD, Adam, AdamW and Adagrad: options, the factors of a step, and the loops over host memory; learning rate
+ * schedules. */
 #include "runtime/gradient/optimizer_rule.h"
 
 #include "base/memory.h"
@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* Checks the values as floats, as the step uses them: a beta just below 1 becomes 1. */
+/* Checks the values as floats, because the step uses floats: a beta just below 1 becomes 1. */
 static enum pl_status check_ranges(const struct pl_optimizer_options *options, struct pl_error *reterr)
 {
     const struct {
@@ -93,7 +93,7 @@ struct pl_device_step pl_optimizer_rule_step(const struct pl_optimizer_options *
                     .beta1 = (float)options->beta1,
                     .beta2 = (float)options->beta2,
                     .epsilon = (float)options->epsilon,
-                    /* Uses the betas rounded to float, as the arrays do: 1 - 0.999 is 0.0013 % smaller in float. */
+                    /* Uses the betas rounded to float, as the loops do: 1 - 0.999 is 0.0013 % smaller in float. */
                     .correct1 = (float)(1.0 / (1.0 - pow((double)(float)options->beta1, power))),
                     .correct2 = (float)(1.0 / (1.0 - pow((double)(float)options->beta2, power)))},
     };
@@ -111,7 +111,7 @@ struct pl_device_step pl_optimizer_rule_step(const struct pl_optimizer_options *
     return step;
 }
 
-/* One loop for each rule, so that the compiler vectorizes it. The device uses the same lines inside. */
+/* One loop for each rule, so that the compiler vectorizes it. The device's kernels have the same loop bodies. */
 static void step_plain(uint64_t count, float *restrict value, const float *restrict gradient,
                        const struct pl_step_factors *f)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The rule of an optimizer: its options, the factors of one step, and the loops over host memory that take it. A plan's
- * optimizer and a parameter server take the same steps by it. Internal to runtime/.
+ * The rule of an optimizer: its options, the factors of a step, and the loops that take a step in host memory. Plans'
+ * optimizers and parameter servers use it, so they take the same steps. Internal to runtime/.
  *
  * Test  tests/unit/runtime/gradient/test_optimizer.c
  */
@@ -19,7 +19,7 @@ enum { PL_OPTIMIZER_MOST_SLOTS = 2 };
  */
 enum pl_status pl_optimizer_rule_check(struct pl_optimizer_options *options, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns how many arrays a step needs beside the values; the second function returns the name of array `slot`. */
+/** Returns how many arrays a step needs besides the values; the second function returns the name of array `slot`. */
 unsigned pl_optimizer_rule_slots(const struct pl_optimizer_options *options);
 const char *pl_optimizer_rule_slot_name(const struct pl_optimizer_options *options, unsigned slot);
 
@@ -37,24 +37,24 @@ struct pl_device_step pl_optimizer_rule_step(const struct pl_optimizer_options *
 void pl_optimizer_rule_apply(const struct pl_device_step *step, uint64_t count, float *value, const float *gradient,
                              float *const *slot);
 
-/* What of an optimizer has to be kept to go on later. */
+/* The state of an optimizer that checkpoints save. */
 
-/** What has to be kept to go on later: counters and up to two arrays of pl_plan_elems() elements. */
+/** Counters; with up to two arrays of pl_plan_elems() elements they are an optimizer's whole state. */
 struct pl_optimizer_state {
-    uint64_t steps; /* applied */
+    uint64_t steps; /* number of steps that were applied */
     uint64_t skipped;
-    uint64_t good_steps; /* since the loss scale last changed */
-    double loss_scale;   /* 0: not scaled */
+    uint64_t good_steps; /* number of good steps since the loss scale last changed */
+    double loss_scale;   /* 0: the loss is not scaled */
 };
 
 struct pl_optimizer_state pl_optimizer_state(const struct pl_optimizer *optimizer);
-/** Where only one of the two runs scales its loss, the scale is what this optimizer's options say. */
+/** Sets the state. If only one of the two runs scales its loss, the scale of this optimizer's options stays. */
 void pl_optimizer_restore(struct pl_optimizer *optimizer, const struct pl_optimizer_state *state);
 
-/** How many arrays there are, and array `slot` with its name ("momentum", "mean", "variance", "squares"). */
+/** Return the number of arrays, and the name of array `slot` ("momentum", "mean", "variance", "squares"). */
 unsigned pl_optimizer_slots(const struct pl_optimizer *optimizer);
 const char *pl_optimizer_slot_name(const struct pl_optimizer *optimizer, unsigned slot);
-/* In the plan's kind of memory. */
+/* Returns array `slot`, in the plan's kind of memory. */
 float *pl_optimizer_slot(const struct pl_optimizer *optimizer, unsigned slot);
 
 #endif

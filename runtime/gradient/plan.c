@@ -218,7 +218,7 @@ static void complete_tensor(struct pl_plan *plan, struct pl_plan_entry *tensor)
     }
 }
 
-/* Checks the index of a tensor or a bucket, named by `what`, against their number `count`. */
+/* Checks that `index` is below `count`; `what` is "tensor" or "bucket", for the error. */
 static enum pl_status check_index(const struct pl_plan *plan, const char *what, size_t index, size_t count,
                                   struct pl_error *reterr)
 {
@@ -246,8 +246,8 @@ enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error
 enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr)
 {
     /*
-     * Tests the newest request: testing a completed one advances nothing, and requests on a device advance by
-     * themselves.
+     * Tests the newest request: testing a completed request would advance nothing, and requests on a device need no
+     * tests to advance.
      */
     struct pl_request *newest = plan->ended < plan->started ? plan->buckets[plan->started - 1].request : NULL;
     bool done;
@@ -268,7 +268,7 @@ static enum pl_status zero_gradient(struct pl_plan *plan, const struct pl_plan_e
     return PL_OK;
 }
 
-/* Marks missing gradients of buckets 0 to `bucket` as ready; they count as zero. */
+/* Marks missing gradients of buckets 0 to `bucket` as ready. They count as zero. */
 static enum pl_status complete_missing(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
 {
     for (size_t place = 0; place < plan->tensor_count; place++) {
@@ -287,8 +287,8 @@ static enum pl_status complete_missing(struct pl_plan *plan, size_t bucket, stru
 }
 
 /*
- * Refuses a captured stream where no collective does: one rank alone. A CUDA graph would repeat this step, whose rate
- * and number are arguments of kernels.
+ * Refuses a captured stream if there is one rank: no collective refuses it then. A CUDA graph would repeat the kernels
+ * with this step's rate and number.
  */
 static enum pl_status refuse_captured(const struct pl_plan *plan, struct pl_error *reterr)
 {
@@ -297,7 +297,7 @@ static enum pl_status refuse_captured(const struct pl_plan *plan, struct pl_erro
                : PL_OK;
 }
 
-/* Waits for all requests up to bucket `bucket`: in device memory the stream waits, in host memory the caller. */
+/* Waits for all requests up to bucket `bucket`: with device memory the stream waits, with host memory the caller. */
 static enum pl_status end_buckets(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
 {
     /* requests complete in order: waiting for the last one is enough */
@@ -340,9 +340,7 @@ enum pl_status pl_plan_wait_range(struct pl_plan *plan, size_t first, size_t *re
     return pl_plan_wait_bucket(plan, *ret_end - 1, reterr);
 }
 
-/*
- * Keeps the host at most one step ahead of the device, if no request of the previous step shows how far the device is.
- */
+/* Keeps the host at most one step ahead of the device. Called only if the previous step had no requests that do so. */
 static enum pl_status mark_step(struct pl_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status =
@@ -362,7 +360,7 @@ enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr)
     if (plan->step_event) {
         PL_TRY(pl_world_check_device(plan->world, mark_step(plan, reterr), reterr));
     }
-    /* allowed, but usually a forgotten call */
+    /* a step without any gradient is allowed, but usually a call was forgotten */
     if (plan->counts.steps == 0 && plan->counts.zeroed == plan->tensor_count) {
         pl_log(PL_LOG_WARNING,
                "%s: no gradient of this rank was ready in the first step, so all count as zero; pl_plan_ready() says "

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The private parts of a plan: plan.c is its life, plan_seal.c its seal, with layout and memory of the values.
- * Optimizer and checkpoints use the functions below. Internal to runtime/.
+ * The private parts of a plan. plan.c is its life; plan_seal.c seals it: layout, and memory of the values. Optimizers
+ * and checkpoints use the functions below. Internal to runtime/.
  */
 #ifndef PL_RUNTIME_GRADIENT_PLAN_PRIVATE_H
 #define PL_RUNTIME_GRADIENT_PLAN_PRIVATE_H
@@ -12,14 +12,14 @@
 struct pl_text;
 
 /**
- * Replaces the allreduce of a plan's gradients, for example by a parameter server. The world of such a plan has one
- * rank.
+ * Functions that replace the allreduce of a plan's gradients, for example to use a parameter server. Such a plan's
+ * world has one rank.
  */
 struct pl_plan_exchange {
     void *context;
-    /** Allocates [pl_plan_elems()] zeroes for the gradients of a plan whose layout is known. */
+    /** Allocates [pl_plan_elems()] zeroed gradients. Called when the layout is known. */
     enum pl_status (*allocate)(void *context, float **ret_gradients, struct pl_error *reterr);
-    /** Called in order, when all gradients of bucket `bucket` are ready. */
+    /** Starts to exchange bucket `bucket`. Called in the buckets' order, when all gradients of the bucket are ready. */
     enum pl_status (*start)(void *context, size_t bucket, struct pl_error *reterr);
 };
 
@@ -28,23 +28,23 @@ struct pl_plan_entry {
     char *name;
     size_t first_bucket;
     size_t last_bucket;
-    bool ready; /* its gradient is ready in this step */
+    bool ready; /* the tensor's gradient is ready in this step */
 };
 
 struct pl_plan_bucket {
     char *name; /* unique name, under which compression keeps its residual */
     uint64_t first_elem;
     uint64_t count_elems;
-    size_t tensors;             /* number of tensors that lie in it, whole or in part */
-    size_t pending;             /* number of these that are not ready yet */
-    struct pl_request *request; /* in device memory it is kept until the bucket starts in the next step */
+    size_t tensors;             /* number of tensors of which the bucket has at least a part */
+    size_t pending;             /* number of these tensors that are not ready yet */
+    struct pl_request *request; /* with device memory, kept until the bucket starts in the next step */
 };
 
 struct pl_plan {
     struct pl_world *world;
-    struct pl_device *device; /* NULL in host memory */
+    struct pl_device *device; /* NULL with host memory */
     void *copy_event;         /* event at the end of a copy of the values; NULL if no copy is in flight */
-    void *step_event;         /* device memory without requests: event after the last step */
+    void *step_event;         /* device memory without requests: event at the end of the last step */
     struct pl_plan_options options;
     char *name;
     struct pl_plan_exchange exchange; /* all zero: an allreduce over the world */
@@ -61,18 +61,18 @@ struct pl_plan {
     size_t bucket_count;
     size_t bucket_capacity;
 
-    size_t started; /* number of buckets that are started in this step */
+    size_t started; /* number of buckets started in this step */
     size_t ended;
     struct pl_plan_counts counts;
 };
 
-/** Appends a tensor's name and shape, "'dense.w' [10, 128]". */
+/** Appends a tensor's name and shape: "'dense.w' [10, 128]". */
 void pl_plan_print_tensor(const struct pl_plan_tensor *tensor, struct pl_text *text);
 
-/** Must be called before the plan is sealed. */
+/** Sets the exchange. Must be called before the plan is sealed. */
 void pl_plan_set_exchange(struct pl_plan *plan, const struct pl_plan_exchange *exchange);
 
-/** Releases the layout of a seal, also of one that failed half-way. */
+/** Releases the layout, also after pl_plan_seal() has failed half-way. */
 void pl_plan_release_layout(struct pl_plan *plan);
 
 /** Begins a step: no gradient is ready. */
@@ -84,22 +84,21 @@ static inline size_t pl_plan_tensor_at(const struct pl_plan *plan, size_t place)
     return plan->tensor_count - 1 - place;
 }
 
-/** Whether buckets are reduced between ranks and so have requests. This is false for one rank with device memory. */
+/** Whether buckets are reduced between ranks by requests. False for one rank with device memory. */
 bool pl_plan_exchanges(const struct pl_plan *plan);
 
-/** Returns where the gradient of element `elem` of the layout lies. */
+/** Returns the address of the gradient of element `elem` of the layout. */
 void *pl_plan_gradient_at(const struct pl_plan *plan, uint64_t elem);
 
 /** Returns PL_OK after pl_plan_seal(), else PL_INVALID. */
 enum pl_status pl_plan_check_sealed(const struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Waits for buckets from `first` on, for as many as are best processed together, and sets `*ret_end` to the one after
- * the last of them.
+ * Waits for the buckets from `first` on that are best processed together, and sets `*ret_end` to the bucket after them.
  *
- * In host memory that is one bucket, while the next ones are in flight. On a device a launch costs more than a wait
- * gains: it is all buckets if no bucket is in flight any more, else half of the remaining ones. So the last bucket is
- * processed alone, as soon as it has arrived, and the others before it.
+ * In host memory this is one bucket, while the next ones are in flight. On a device few launches are better: it is all
+ * remaining buckets if none is in flight any more, else half of them. So the last bucket is processed alone, as soon as
+ * it has arrived.
  */
 enum pl_status pl_plan_wait_range(struct pl_plan *plan, size_t first, size_t *ret_end,
                                   struct pl_error *reterr) PL_MUST_CHECK;
@@ -108,9 +107,7 @@ enum pl_status pl_plan_wait_range(struct pl_plan *plan, size_t first, size_t *re
 enum pl_status pl_plan_broadcast_array(struct pl_plan *plan, float *array, int root,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * Returns a zeroed array like the values, [pl_plan_elems()] in the plan's kind of memory; NULL if there is no memory.
- */
+/** Returns a zeroed array like the values, [pl_plan_elems()] in the plan's kind of memory; NULL if memory is out. */
 float *pl_plan_new_array(struct pl_plan *plan, struct pl_error *reterr);
 void pl_plan_free_array(struct pl_plan *plan, float *array);
 
@@ -120,7 +117,7 @@ enum pl_status pl_plan_read_array(const struct pl_plan *plan, const float *array
 enum pl_status pl_plan_write_array(struct pl_plan *plan, float *array, const float *from,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/** In device memory: lets the stream wait for `copy_event`, if there is one. */
+/** Device memory: makes the stream wait for `copy_event`, if there is one. */
 enum pl_status pl_plan_await_copy(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Seals a plan: compares it over the ranks, gives tensors offsets and buckets, and allocates memory on all ranks or on
- * no rank. Arrays like the values, and their copies.
+ * Seals a plan: compares it over the ranks, gives tensors their offsets and buckets, and allocates memory on all ranks
+ * or on none. Also arrays with the layout of the values, and copies of them.
  */
 #include "base/memory.h"
 
@@ -25,7 +25,7 @@ void pl_plan_print_tensor(const struct pl_plan_tensor *tensor, struct pl_text *t
     pl_text_append(text, "]");
 }
 
-/* Writes options and tensors as lines for pl_compare_lines(); they lie in `text`. */
+/* Prints options and tensors into `text` as lines; `*ret_lines` points to them, for pl_compare_lines(). */
 static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *text, const char ***ret_lines,
                                   struct pl_error *reterr)
 {
@@ -62,7 +62,7 @@ static enum pl_status add_bucket(struct pl_plan *plan, uint64_t first, uint64_t 
     return PL_OK;
 }
 
-/* Cuts buckets of the wanted size. A rest below half of that size joins the bucket before it. */
+/* Cuts buckets of the wanted size. If the last one would be below half of that size, it joins the bucket before it. */
 static enum pl_status cut(struct pl_plan *plan, struct pl_error *reterr)
 {
     uint64_t want =
@@ -77,7 +77,7 @@ static enum pl_status cut(struct pl_plan *plan, struct pl_error *reterr)
     return add_bucket(plan, first, plan->elems, reterr);
 }
 
-/* Gives tensors their offsets, one after the other. */
+/* Gives tensors their offsets, in the order of the layout. */
 static enum pl_status place_tensors(struct pl_plan *plan, struct pl_error *reterr)
 {
     for (size_t place = 0; place < plan->tensor_count; place++) {
@@ -153,7 +153,7 @@ static enum pl_status compare_ranks(struct pl_plan *plan, struct pl_error *reter
     return pl_compare_lines(plan->world, plan->name, &own, lines, plan->tensor_count + 1, reterr);
 }
 
-/* Allocates what each rank needs for itself. */
+/* Allocates the memory that each rank has for itself. */
 static enum pl_status take_own(struct pl_plan *plan, struct pl_error *reterr)
 {
     PL_TRY(place_tensors(plan, reterr));
@@ -164,13 +164,11 @@ static enum pl_status take_own(struct pl_plan *plan, struct pl_error *reterr)
     if (!plan->values) {
         return PL_MEMORY;
     }
-    /* after the arrays: if there is no memory for them, a list of their buckets could fill the memory by itself */
+    /* after the arrays: if they do not fit, a list of their buckets could use up the memory */
     return cut_buckets(plan, reterr);
 }
 
-/*
- * Allocates on all ranks or on no rank. A rank without memory reports that before the others wait for it in the arena.
- */
+/* Allocates on all ranks or on none. A rank without memory reports that before the others wait in the arena. */
 static enum pl_status allocate(struct pl_plan *plan, struct pl_error *reterr)
 {
     struct pl_error own = PL_ERROR_NONE;
@@ -198,7 +196,7 @@ enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr)
     PL_TRY(compare_ranks(plan, reterr));
     status = allocate(plan, reterr);
     if (status != PL_OK) {
-        pl_plan_release_layout(plan); /* the program may free memory and call again */
+        pl_plan_release_layout(plan); /* the program may free memory and seal again */
         return status;
     }
     for (size_t i = 0; i < plan->tensor_count; i++) {

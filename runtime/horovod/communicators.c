@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Process sets from communicators: the ranks gather the members of each set, add the sets in the same order, and
- * remember their communicators. */
+/* Process sets from communicators: the ranks gather the members of each set, add the sets in the same order, and store
+ * their communicators. */
 #include "runtime/horovod/state.h"
 
 #include "base/memory.h"
@@ -60,8 +60,8 @@ void pl_communicators_forget(void)
     pthread_mutex_unlock(&communicators.lock);
 }
 
-/* Gathers every rank's `*own_at` [width] in `*ret_all`, which the caller frees. After a leak, `*own_at` becomes NULL:
- * the caller must not free it. */
+/* Gathers every rank's `*own_at` [width] in `*ret_all`, which the caller frees. If messages may still access the
+ * caller's memory, `*own_at` becomes NULL: the caller must not free it. */
 static enum pl_status gather(struct pl_service *service, int32_t **own_at, int width, int32_t **ret_all,
                              struct pl_error *reterr)
 {
@@ -86,8 +86,8 @@ static enum pl_status gather(struct pl_service *service, int32_t **own_at, int w
     return PL_OK;
 }
 
-/* Adds the sets that the ranks have given for one communicator. `lists` [ranks * width] has for each rank a count and
- * the members. */
+/* Adds the sets that the ranks have passed for one communicator. `lists` [ranks * width] has a count and the members
+ * for each rank. */
 static enum pl_status add_lists(struct pl_service *service, const int32_t *lists, int ranks, int width,
                                 struct pl_error *reterr)
 {

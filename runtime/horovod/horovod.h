@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The C functions that Horovod's own Python calls, by ctypes, in the module of a framework. Names, parameters and
- * values are Horovod's. -1 means "not initialised" in all functions, unless a function's comment has another meaning.
- * libpaceline-horovod.so exports them; it has the one state of the process (state.h).
+ * The C functions that Horovod's own Python code calls by ctypes, in the module of a framework. Names, parameters and
+ * values are Horovod's. The result -1 means "not initialised", unless a function's comment says otherwise.
+ * libpaceline-horovod.so exports them; it has one state per process (state.h).
  *
  * Threads  any.
  * Source   horovod/common/basics.py of Horovod 0.28.1.
@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** The errors that the functions about process sets return instead of a number. */
+/** Errors that the functions about process sets return instead of a number. */
 enum {
     HOROVOD_ERROR_INIT = -1,
     HOROVOD_ERROR_DYNAMIC = -2, /* HOROVOD_DYNAMIC_PROCESS_SETS is not set */
@@ -23,7 +23,7 @@ enum {
     HOROVOD_ERROR_FOREIGN_SET = -4, /* this rank is not a member */
     HOROVOD_ERROR_SHUTDOWN = -5,
     HOROVOD_ERROR_EXISTING_SET = -6,
-    HOROVOD_ERROR_OTHER = -7, /* Paceline's own: horovod_paceline_error() has the text */
+    HOROVOD_ERROR_OTHER = -7, /* not in Horovod: horovod_paceline_error() returns the text */
 };
 
 /** Horovod's numbers of the operations. */
@@ -37,53 +37,50 @@ enum {
 };
 
 /**
- * Returns the error of the last call of this thread that returned HOROVOD_ERROR_OTHER, and NULL the next time. Not in
+ * Returns the error of this thread's last call that returned HOROVOD_ERROR_OTHER. The next call returns NULL. Not in
  * Horovod.
  */
 const char *horovod_paceline_error(void);
 
 /**
- * Compares this rank's `checksum` of its weights with those of the other ranks of `set`, which call with the same
- * `name`. No rank waits: when all have called, rank 0 of the set warns of ranks that differ, and names the `cure`. Has
- * no effect if the setting check_weights is off, or if a rank does not call. Not in Horovod.
+ * Compares the `checksum` of this rank's weights with those of the other ranks of `set`, which pass the same `name`. No
+ * rank waits. When all have called, rank 0 of the set warns of ranks that differ; the warning contains `cure`. No
+ * effect if the setting check_weights is off, or if a rank does not call. Not in Horovod.
  */
 void horovod_paceline_compare_weights(const char *name, int set, uint64_t checksum, const char *cure);
 
 /**
- * Whether this rank keeps what the program commits, in memory that outlives the ranks of a job which may be started
- * again (runtime/kept.h): on rank 0 alone. Not in Horovod.
+ * Returns whether this rank stores committed states in memory that outlives the ranks of a job that may be started
+ * again (runtime/kept.h). True only on rank 0. Not in Horovod.
  */
 bool horovod_paceline_keeps(void);
 
-/** Keeps `data` as what was committed the `commit`-th time. A failure is logged, and is the last. Not in Horovod. */
+/** Stores `data` of commit number `commit` in that memory. A failure is logged and ends the storing. Not in Horovod. */
 void horovod_paceline_keep(uint64_t commit, const void *data, size_t bytes);
 
 /**
- * Returns what was kept last, also before the job was started again, or NULL; it stays until the next is kept. Not in
- * Horovod.
+ * Returns the stored data of the last commit, perhaps of an earlier attempt, or NULL. Valid until the next commit. Not
+ * in Horovod.
  */
 const void *horovod_paceline_kept(uint64_t *ret_commit, size_t *ret_bytes);
 
 /**
  * Joins the job and adds `set_count` process sets. The ranks of all sets are in `set_ranks`, one set after the other;
  * set_sizes[0], set_sizes[1] and so on are their numbers of ranks. A set that exists already is not added again.
- * `ranks` [rank_count] are ranks of MPI_COMM_WORLD in their new order, with the caller among them; if there are none,
- * all ranks join. Returns false after an error, which is logged. A second call does nothing. After a shutdown a call
- * joins again. Collective.
+ * `ranks` [rank_count] are ranks of MPI_COMM_WORLD in their new order, including the caller; with rank_count 0 all
+ * ranks join. Returns false after an error, which is logged. A second call does nothing, but after a shutdown it joins
+ * again. Collective.
  */
 bool horovod_init(const int *ranks, int rank_count, const int *set_ranks, const int *set_sizes, int set_count);
 
 /**
- * As horovod_init(), with MPI communicators: the first of `communicators` [count] has all ranks, and the others become
- * process sets.
+ * Like horovod_init(), with MPI communicators: the first of `communicators` [count] has all ranks, and the others
+ * become process sets.
  */
 bool horovod_init_multi_comm(const void *communicators, int count, const int *set_ranks, const int *set_sizes,
                              int set_count);
 
-/**
- * Leaves the job. Operations that other ranks wait for end with an error there. Has no effect if there is no job to
- * leave.
- */
+/** Leaves the job. Operations that other ranks wait for fail there. Does nothing if this process has not joined. */
 void horovod_shutdown(void);
 
 int horovod_is_initialized(void);
@@ -96,14 +93,14 @@ int horovod_cross_size(void);
 int horovod_is_homogeneous(void);
 
 /**
- * Starts rank 0's file, see pl_timeline_start(); returns 0 on the other ranks. HOROVOD_ERROR_OTHER: the file could not
- * be made.
+ * Starts the timeline in rank 0's file, see pl_timeline_start(); returns 0 on the other ranks. HOROVOD_ERROR_OTHER: the
+ * file cannot be created.
  */
 int horovod_start_timeline(const char *path, bool mark_cycles);
 int horovod_stop_timeline(void);
 
 int horovod_mpi_threads_supported(void);
-/* type, name, value: what is built in, and Horovod's numbers of the operations */
+/* type, name, value: features that are built in, and Horovod's numbers of the operations */
 #define PL_HOROVOD_ANSWERS(X)                                                                                          \
     X(bool, mpi_enabled, true)                                                                                         \
     X(bool, mpi_built, true)                                                                                           \
@@ -123,23 +120,23 @@ int horovod_mpi_threads_supported(void);
 #define PL_HOROVOD_DECLARE(type, name, value) type horovod_##name(void);
 PL_HOROVOD_ANSWERS(PL_HOROVOD_DECLARE)
 
-/** Adds or removes a set. Returns its number, or an error. Collective over all ranks. */
+/** Add or remove a set. Return its number, or an error. Collective over all ranks. */
 int horovod_add_process_set(const int *ranks, int count);
 int horovod_remove_process_set(int set);
 
 int horovod_process_set_rank(int set);
 int horovod_process_set_size(int set);
-/** Returns 1 or 0, or an error. */
+/** Returns 1 if this rank is a member, 0 if not, or an error. */
 int horovod_process_set_included(int set);
 /**
- * Returns how many sets there are. The second function stores their numbers in `ret_sets`, as many as this thread got
- * from the first.
+ * Returns how many sets there are. The second function stores their numbers in `ret_sets`, which has room for as many
+ * as the first has returned in this thread.
  */
 int horovod_number_of_process_sets(void);
 void horovod_process_set_ids(int *ret_sets);
-/** Stores the set's ranks, as many as the last size of a set that this thread asked for. Returns 0, or an error. */
+/** Stores the ranks of a set, as many as this thread's last call for a set's size returned. Returns 0, or an error. */
 int horovod_process_set_ranks(int set, int *ret_ranks);
-/** Returns the set that was given as `communicator`, an MPI_Comm, at init, or HOROVOD_ERROR_UNKNOWN_SET. */
+/** Returns the number of the set of `communicator`, an MPI_Comm passed at init, or HOROVOD_ERROR_UNKNOWN_SET. */
 int horovod_comm_process_set(const void *communicator);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Horovod's C interface: numbers of ranks, process sets, and what is built in. */
+/* Horovod's C interface: numbers of ranks, process sets, and the features that are built in. */
 #include "base/environment.h"
 #include "base/knob.h"
 #include "base/log.h"
@@ -13,10 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static atomic_bool raises; /* whether Horovod's Python calls horovod_paceline_error() */
+static atomic_bool raises; /* Horovod's Python code calls horovod_paceline_error() */
 
-/* The numbers of items for which this thread's caller has made room. Another thread may change the sets before the
- * caller asks for the items. */
+/* Numbers of items for which this thread's caller has made room. They are stored because another thread may change the
+ * sets before the caller asks for the items. */
 static _Thread_local struct {
     int sets, ranks;
 } room;
@@ -24,7 +24,7 @@ static _Thread_local struct {
 /* The error of this thread's last call, for horovod_paceline_error(). */
 static _Thread_local char last_error[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES + 64];
 
-/* Keeps an error for which Horovod has no number. Horovod's Python raises it; if it does not, the error is logged. */
+/* Stores an error for which Horovod has no number. Horovod's Python code raises it, or else it is logged here. */
 static int raise_error(const char *call, const struct pl_error *error)
 {
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
@@ -112,7 +112,7 @@ void horovod_shutdown(void)
     pl_state_stop();
 }
 
-/* Returns what `ask` returns for the world, or -1 if there is none. */
+/* Calls `ask` with the world and returns the result; -1 if there is no world. */
 static int of_world(int (*ask)(const struct pl_world *world))
 {
     int answer = HOROVOD_ERROR_INIT;
@@ -251,7 +251,7 @@ int horovod_remove_process_set(int set)
     return set;
 }
 
-/* See pl_service_get_set(): describes `set`, and returns 0, or Horovod's error. */
+/* Describes `set` by pl_service_get_set(). Returns 0, or Horovod's error. */
 static int get_set(int set, struct pl_service_set *ret_set, int *ret_ranks, int count)
 {
     struct pl_service *service = pl_state_hold();

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the process's Python interpreter whether it is ending, and lets it raise the errors of calls. */
+/* Asks the process's Python interpreter whether it is ending, and makes Horovod's Python calls raise their errors. */
 #include "runtime/horovod/state.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
 
-enum { FILE_INPUT = 257 }; /* Py_file_input */
+enum { FILE_INPUT = 257 }; /* value of Py_file_input */
 
-/* Exit hooks run after the end of the main thread. An exception that nobody has caught is in `sys`. */
+/* Exit hooks run after the main thread has ended. An exception that nobody has caught is stored in `sys`. */
 static const char asks_state[] = "import sys, threading\n"
                                  "answer = 0\n"
                                  "if not threading.main_thread().is_alive():\n"
                                  "    failed = getattr(sys, 'last_type', None) or getattr(sys, 'last_exc', None)\n"
                                  "    answer = 2 if failed else 1\n";
 
-/* After a call of a function, ctypes calls the function's `errcheck`. An exception of that is raised by the call. */
+/* ctypes calls a function's `errcheck` after each call; an exception in it is raised by the call. */
 static const char installs_check[] =
     "import ctypes, sys\n"
     "def install(library):\n"
@@ -85,7 +85,7 @@ static long run(const char *source)
     if (globals && python.set_item(globals, "__builtins__", python.builtins()) == 0) {
         code = python.compile(source, "paceline", FILE_INPUT);
         result = code ? python.evaluate(code, globals, globals) : NULL;
-        answer = result ? python.get_item(globals, "answer") : NULL; /* a borrowed reference */
+        answer = result ? python.get_item(globals, "answer") : NULL; /* borrowed reference */
     }
     if (answer) {
         number = python.number(answer);

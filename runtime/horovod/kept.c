@@ -10,7 +10,7 @@ static struct {
     pthread_mutex_t lock;
     struct {
         bool opened;
-        struct pl_kept *kept; /* NULL: none, or given up */
+        struct pl_kept *kept; /* NULL: there is none, or its use has ended after a failure */
     } synced;
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
 

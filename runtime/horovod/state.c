@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of Horovod's C interface: joined at init, left at shutdown, held by every call in between. */
+/* The state of Horovod's C interface: created at init, released at shutdown, held during every call. */
 #include "runtime/horovod/state.h"
 
 #include "base/clock.h"
@@ -22,23 +22,23 @@
 #include <unistd.h>
 
 static const int64_t AFTER_ANOTHER_NS = 2 * PL_NS_PER_S;
-/* How long a program that ends without a wait for its operations on the GPU waits for them at its end. */
+/* How long the end of a program waits for GPU operations for which the program has not waited. */
 static const int64_t LAST_OPERATIONS_NS = 10 * PL_NS_PER_S;
 
 static struct {
-    pthread_mutex_t changing; /* init and shutdown, one at a time; guards the four below */
-    struct pl_bootstrap *job; /* from the first init to the end of the process; NULL: a communicator was given */
-    pid_t pid;                /* 0: the end of the process is not watched so far */
-    bool failed;              /* a world has: others may not come to the job's end */
-    int64_t leave_ns;         /* how long to wait for them there; negative: without end */
-    pthread_rwlock_t lock;    /* read: held by a call; write: changed */
+    pthread_mutex_t changing; /* serialises init and shutdown; guards the four members below */
+    struct pl_bootstrap *job; /* from the first init to the end of the process; NULL: init got a communicator */
+    pid_t pid;                /* the process whose end is handled; 0: none yet */
+    bool failed;              /* a world has failed: others may not reach the job's end */
+    int64_t leave_ns;         /* how long to wait at the end for other ranks; negative: without end */
+    pthread_rwlock_t lock;    /* read: held during a call; write: while `synced` changes */
     struct {
         struct pl_service *service;
         struct pl_runtime *runtime;
-        struct pl_bootstrap *members; /* those of this init, where they are not the job's */
+        struct pl_bootstrap *members; /* the ranks of this init, if they are not all ranks of the job; else NULL */
     } synced;
-    bool follows;                                 /* set before the service */
-    char why_copied[PL_DEVICE_REASON_BYTES + 32]; /* set before the service, equal on all ranks; "": they stay there */
+    bool follows;                                 /* set before `service` */
+    char why_copied[PL_DEVICE_REASON_BYTES + 32]; /* set before `service`, equal on all ranks; "": they stay there */
 } state = {.changing = PTHREAD_MUTEX_INITIALIZER, .leave_ns = -1, .lock = PTHREAD_RWLOCK_INITIALIZER};
 
 struct pl_service *pl_state_hold(void)
@@ -108,7 +108,7 @@ static enum pl_status split_job(const struct pl_state_members *members, struct p
                             PL_DEADLINE_NEVER, ret_bootstrap, reterr);
 }
 
-/* `*ret_bootstrap` NULL: all of the job. */
+/* Makes a bootstrap for the members; `*ret_bootstrap` NULL: all ranks of the job. */
 static enum pl_status find_members(const struct pl_state_members *members, struct pl_bootstrap **ret_bootstrap,
                                    struct pl_error *reterr)
 {
@@ -122,7 +122,7 @@ static enum pl_status find_members(const struct pl_state_members *members, struc
     return is_whole_job(members) ? PL_OK : split_job(members, ret_bootstrap, reterr);
 }
 
-/* Let the others' operations fail: this process, which `ends` in a way, does not wait for them. */
+/* Makes the others' operations fail, because this process does not wait for them; `ends` says how it ends. */
 static void abort_members(const char *ends)
 {
     struct pl_error why = PL_ERROR_NONE;
@@ -139,7 +139,7 @@ static void stop(void)
     struct pl_runtime *runtime = state.synced.runtime;
     struct pl_bootstrap *members = state.synced.members;
 
-    /* It ends what others wait for, so that they leave their calls. */
+    /* the shutdown ends operations that other threads wait for, so that their calls return */
     if (pl_service_shutdown(service, &error) != PL_OK) {
         pl_log_error(&error, "cannot leave the world");
     }
@@ -159,7 +159,7 @@ static void stop(void)
     free_bootstrap(&members);
 }
 
-/* Whether the world has failed because of another rank. */
+/* Returns whether the world has failed because of another rank. */
 static bool is_of_another(void)
 {
     struct pl_world *world = pl_runtime_world(state.synced.runtime);
@@ -177,12 +177,12 @@ void pl_state_lost(struct pl_completion *completion)
                         "(HOROVOD_ENABLE_ASYNC_COMPLETION), so this process ends: its tensors are not what the program "
                         "counts on");
     if (error->domain == PL_DOMAIN_RANK && error->code != pl_world_rank(pl_runtime_world(state.synced.runtime))) {
-        pl_clock_nap(AFTER_ANOTHER_NS, PL_DEADLINE_NEVER); /* see end(); the program's stream waits meanwhile */
+        pl_clock_nap(AFTER_ANOTHER_NS, PL_DEADLINE_NEVER); /* see end(); meanwhile the program's stream waits */
     }
-    _exit(1); /* the functions of exit() may wait for the device, or save what is wrong */
+    _exit(1); /* not exit(): its functions may wait for the device, or save wrong data */
 }
 
-/* The end of the process, by exit(3). With another status than 0 nobody is waited for. */
+/* Runs at the end of the process, by exit(3). If `status` is not 0, it waits for no other rank. */
 static void end(int status, void *unused)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -193,7 +193,7 @@ static void end(int status, void *unused)
         return;
     }
     if (status != 0 && state.synced.service && is_of_another()) {
-        /* The launcher blames the rank that ends first, and ends the others. */
+        /* The launcher blames the rank that ends first, and then ends the others. */
         pl_clock_nap(AFTER_ANOTHER_NS, PL_DEADLINE_NEVER);
     } else if (status != 0 && state.synced.service) {
         snprintf(ends, sizeof(ends), "ends with exit status %d", status);
@@ -228,7 +228,7 @@ static enum pl_status check_launcher(const struct pl_runtime *runtime, struct pl
     return PL_OK;
 }
 
-/* HOROVOD_TIMELINE: on rank 0, whose variables count. DYNAMIC stands for no file so far. */
+/* Starts the timeline of HOROVOD_TIMELINE, on rank 0 only. The value DYNAMIC means that no file is written at first. */
 static enum pl_status start_timeline(const struct pl_runtime *runtime, struct pl_error *reterr)
 {
     static const char marks[] = "HOROVOD_TIMELINE_MARK_CYCLES";
@@ -256,8 +256,8 @@ static enum pl_status read_follows(const struct pl_runtime *runtime, struct pl_e
 }
 
 /*
- * Finds out whether tensors on a GPU can stay there: only if all ranks have a driver. CUDA does not start here, because
- * programs choose devices after init, and fork.
+ * Finds out whether tensors on a GPU can stay there: only if all ranks have a driver. Does not start CUDA, because
+ * programs choose devices and fork after init.
  */
 static enum pl_status find_drivers(struct pl_world *world, struct pl_error *reterr)
 {
@@ -285,7 +285,7 @@ static enum pl_status find_drivers(struct pl_world *world, struct pl_error *rete
     return PL_OK;
 }
 
-/* What follows the start of the runtime. */
+/* Starts the service, after the runtime. */
 static enum pl_status start_service(const struct pl_runtime *runtime, struct pl_service **ret_service,
                                     struct pl_error *reterr)
 {
@@ -306,7 +306,7 @@ static enum pl_status start(const struct pl_state_members *members, struct pl_er
     struct pl_service *service = NULL;
     enum pl_status status;
 
-    if (state.pid == 0 && on_exit(end, NULL) != 0) { /* the functions of atexit() do not get the status */
+    if (state.pid == 0 && on_exit(end, NULL) != 0) { /* on_exit(): functions of atexit() do not get the status */
         return pl_error_set(reterr, PL_SYSTEM, "no more functions can be run at the process's end");
     }
     state.pid = getpid();
@@ -341,13 +341,13 @@ enum pl_status pl_state_start(const struct pl_state_members *members, struct pl_
     return status;
 }
 
-/* Whether MPI will still be there when the process ends; it may be another library's, which finalises it before. */
+/* Returns whether MPI still works when the process ends: another library may own MPI and finalise it before. */
 static bool lasts_to_end(void)
 {
     return pl_bootstrap_owns_mpi() || (state.job && !state.synced.members && !state.job->transport);
 }
 
-/* Releases the GPU. What is under way there ends before that, unless the program has failed. */
+/* Releases the GPU. Unless the program has failed, waits for the operations there. */
 static void release_device(bool failed)
 {
     struct pl_error why = PL_ERROR_NONE;
@@ -370,7 +370,7 @@ void pl_state_stop(void)
             state.pid = -1;
         } else if (interpreter == PL_INTERPRETER_RUNS || !lasts_to_end()) {
             stop();
-        } else { /* the rest when the exit status is known; CUDA and NCCL may be gone by then */
+        } else { /* the rest is done when the exit status is known; CUDA and NCCL may be gone then */
             release_device(interpreter == PL_INTERPRETER_FAILED);
         }
         if (interpreter != PL_INTERPRETER_RUNS && !lasts_to_end()) {

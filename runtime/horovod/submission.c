@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Horovod's arguments as named operations, their submission, and the factors that Horovod rounds one by one. */
+/* Converts Horovod's arguments to named operations, and submits them; the factors that Horovod rounds one by one. */
 #include "runtime/horovod/submission.h"
 
 #include "base/hash.h"
@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is left to do for the factors of one tensor. */
+/* Factors of one tensor that are applied outside the operation. */
 struct pl_submission_factors {
-    void *scaled;   /* the multiplied input; NULL: it is in `recv`, or there is none */
-    bool has_after; /* the postscale is still to be applied, and the fields below are set */
+    void *scaled;   /* the input times the prescale; NULL: it is in `recv`, or there is no prescale to apply */
+    bool has_after; /* the postscale must still be applied; the fields below are set */
     void *recv;     /* result of an ALLREDUCE; NULL if the result is new memory */
     size_t count_elems;
 };
@@ -55,7 +55,7 @@ bool pl_submission_free(struct pl_submission *submission)
     return true;
 }
 
-/* Multiplies by a reduction with one source: the sum of one source is that source. */
+/* Multiplies by a reduction with one source, because the sum of one source is the source itself. */
 static void multiply(enum pl_dtype dtype, double factor, void *dest, const void *source, size_t count_elems)
 {
     const struct pl_reduction reduction = {
@@ -82,7 +82,7 @@ static enum pl_status multiply_before(struct pl_submission_factors *factors, str
     if (op->prescale != 1) {
         void *dest = recv;
 
-        if (!dest || dest == op->send) { /* an operation in place must not change the input, in case it fails */
+        if (!dest || dest == op->send) { /* an in-place operation must not change its input, because it may fail */
             PL_TRY(pl_memory_alloc(&factors->scaled, count_elems ? count_elems : 1, pl_dtype_bytes(op->dtype), reterr));
             dest = factors->scaled;
         }
@@ -206,7 +206,7 @@ enum pl_status pl_submission_root(struct pl_service *service, int set, int root,
     int at = 0;
 
     if (set == 0) {
-        *ret_root = root; /* the submission checks it */
+        *ret_root = root; /* the submission checks the root */
         return PL_OK;
     }
     PL_TRY(pl_service_get_set(service, set, &found, NULL, 0, reterr));
@@ -224,7 +224,7 @@ enum pl_status pl_submission_root(struct pl_service *service, int set, int root,
 
 const char *pl_submission_name(const char *kind, const char *text, size_t length, char name[PL_NAMED_MAX_NAME_BYTES])
 {
-    enum { HASH_BYTES = 17, MEMBER_BYTES = 24 }; /* the hash with its separator; the suffix that a group appends */
+    enum { HASH_BYTES = 17, MEMBER_BYTES = 24 }; /* the hash and its separator; the longest suffix of a group */
     size_t before = kind ? strlen(kind) + 1 : 0, room = PL_NAMED_MAX_NAME_BYTES - 1 - MEMBER_BYTES - before;
     size_t kept = room - HASH_BYTES;
 

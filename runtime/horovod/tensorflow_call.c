@@ -16,21 +16,21 @@ enum { TEXT_BYTES = 1100, MAX_DIMS = 254 /* TensorFlow's own limit */ };
 static const struct pl_tensorflow_api *const tf = &pl_tensorflow_api;
 
 struct tensor {
-    struct TF_Tensor *input, *output; /* held while the operation uses them */
+    struct TF_Tensor *input, *output; /* owned while the operation uses them */
 };
 
 struct call {
     const struct pl_tensorflow_kernel *kernel;
     struct TF_OpKernelContext *context;
     struct pl_tensorflow_done done;
-    atomic_size_t left; /* number of submissions that have not ended, plus one while there may be more */
-    bool failed;        /* the call failed before all tensors were submitted; TensorFlow has the error */
+    atomic_size_t left; /* number of submissions in flight, plus one while more may follow */
+    bool failed;        /* the call failed before all tensors were submitted; TensorFlow has its error */
     size_t tensor_count, part_count;
     struct tensor *tensors;
     struct pl_submission **parts; /* one for each variable, or one for all tensors */
 };
 
-/* Returns the operation on tensor `at`. */
+/* Returns the operation of tensor `at`. */
 static struct pl_named_op *op_of(const struct call *call, int at)
 {
     return call->kernel->in_place ? &call->parts[at]->ops[0] : &call->parts[0]->ops[at];
@@ -60,10 +60,10 @@ static int code_of(enum pl_status status)
     case PL_FAILED:
         break;
     }
-    return TF_UNKNOWN; /* Horovod's Python makes a HorovodInternalError of this code */
+    return TF_UNKNOWN; /* Horovod's Python code converts this code to HorovodInternalError */
 }
 
-/* Fails the kernel. Only the first failure counts. */
+/* Fails the kernel, unless it has failed already. */
 static void fail(struct TF_OpKernelContext *context, int code, const char *text)
 {
     struct TF_Status *status = tf->NewStatus();
@@ -121,7 +121,7 @@ static bool dtype_of(const struct TF_Tensor *tensor, enum pl_dtype *ret_dtype)
     case TF_INT8:
         *ret_dtype = PL_INT8;
         return true;
-    case TF_UINT16: /* can only be moved, not reduced */
+    case TF_UINT16: /* these types can only be moved, not reduced */
     case TF_INT16:
         *ret_dtype = PL_INT16;
         return true;
@@ -159,7 +159,7 @@ static bool describe(struct call *call, const struct TF_Tensor *tensor, struct p
     return true;
 }
 
-/* Lets the operation send tensor `at`. */
+/* Makes tensor `at` the input of its operation. */
 static bool take_input(struct call *call, int at, struct TF_Status *status)
 {
     struct tensor *tensor = &call->tensors[at];
@@ -173,7 +173,7 @@ static bool take_input(struct call *call, int at, struct TF_Status *status)
     return true;
 }
 
-/* Puts the sum into the memory of the input if nothing else needs that, else into new memory. */
+/* Puts the sum into the input's memory if nobody else uses it, else into new memory. */
 static bool take_reduced(struct call *call, int at, struct TF_Status *status)
 {
     struct tensor *tensor = &call->tensors[at];
@@ -185,7 +185,7 @@ static bool take_reduced(struct call *call, int at, struct TF_Status *status)
         return false;
     }
     count = dims_of(tensor->input, dims);
-    tf->DeleteTensor(tensor->input); /* TensorFlow gives the memory away only if nobody holds the input */
+    tf->DeleteTensor(tensor->input); /* TensorFlow reuses the input's memory only if nobody else has the tensor */
     tensor->input = NULL;
     tensor->output = tf->ForwardInputOrAllocateOutput(call->context, &at, 1, at, dims, count, &forwarded, status);
     if (!is_ok(call, status)) {
@@ -201,7 +201,7 @@ static bool take_reduced(struct call *call, int at, struct TF_Status *status)
     return !call->failed;
 }
 
-/* Prepares a broadcast. The root's input is also its result. */
+/* Prepares a broadcast. The root's result is its input. */
 static bool take_broadcast(struct call *call, struct TF_Status *status)
 {
     struct tensor *tensor = &call->tensors[0];
@@ -228,7 +228,7 @@ static bool take_broadcast(struct call *call, struct TF_Status *status)
     return true;
 }
 
-/* Copies a variable whose memory is shared: TensorFlow gives it new memory, and this copies the old values. */
+/* Copies a variable whose memory is shared: TensorFlow allocates new memory; this copies the old values there. */
 static void copy_tensor(struct TF_OpKernelContext *context, struct TF_Tensor *from, struct TF_Tensor *to)
 {
     (void)context;
@@ -280,7 +280,7 @@ static void take_splits(struct call *call, struct TF_Status *status)
     }
 }
 
-/* Fills in the operation on tensor `at`, without its name. */
+/* Fills in the operation of tensor `at`, except its name. */
 static bool take(struct call *call, int at, struct TF_Status *status)
 {
     const struct pl_tensorflow_kernel *kernel = call->kernel;
@@ -299,7 +299,7 @@ static bool take(struct call *call, int at, struct TF_Status *status)
     }
 }
 
-/* Allocates memory for the kernel's tensors, with operations like `op` on them. */
+/* Allocates memory for the kernel's tensors, and their operations, which are like `op`. */
 static enum pl_status make_room(struct call *call, const struct pl_named_op *op, int ranks, struct pl_error *reterr)
 {
     const struct pl_tensorflow_kernel *kernel = call->kernel;
@@ -383,7 +383,7 @@ static bool give_received(struct call *call, struct TF_Status *status)
     return taken == PL_OK && give(call, 1, TF_INT32, &ranks, 1, rows, bytes, status);
 }
 
-/* Makes the outputs that are known only after the operations. */
+/* Makes the outputs whose sizes are known only after the operations. */
 static void give_all(struct call *call)
 {
     struct TF_Status *status = tf->NewStatus();
@@ -423,7 +423,7 @@ static void finish(struct call *call)
         give_all(call);
     }
     release(call);
-    pl_tensorflow_done_run(&call->done); /* not copied again, because a std::function may have pointers into itself */
+    pl_tensorflow_done_run(&call->done); /* not copied, because a std::function may have pointers into itself */
     free(call);
 }
 
@@ -460,7 +460,7 @@ static enum pl_status submit_part(struct call *call, struct pl_service *service,
     return status;
 }
 
-/* Prepares what all operations of the kernel have in common. */
+/* Prepares the settings that all operations of the kernel share. */
 static enum pl_status prepare(struct call *call, struct pl_service *service, struct pl_error *reterr)
 {
     const struct pl_tensorflow_kernel *kernel = call->kernel;
@@ -502,10 +502,10 @@ static void submit(struct call *call, struct pl_service *service)
 static const char uninitialised[] = "Horovod has not been initialized; use hvd.init().";
 
 /*
- * Whether TensorFlow is optimising a graph and runs the kernel to replace a node with constant inputs by its result.
- * Each rank does that by itself, as far as its own graph permits, and takes no part when others run theirs again. If
- * the run fails, the node stays in the graph. Such a run has no step: its number is 0, or one of
- * LogMemory::SpecialStepIds, -6 to -1. An eager run has no step either, but then the node has no name of its own.
+ * Returns whether TensorFlow is optimising a graph and runs the kernel in order to replace a node that has constant
+ * inputs by its result. Each rank does so for its own graph, so other ranks may not take part. If the run fails, the
+ * node stays in the graph. Such a run has no step: its number is 0, or one of LogMemory::SpecialStepIds, -6 to -1. An
+ * eager run has no step either, but its node has no name of its own.
  */
 static bool is_folding(const struct pl_tensorflow_kernel *kernel, struct TF_OpKernelContext *context)
 {

@@ -11,7 +11,7 @@
 
 static const struct pl_tensorflow_api *const tf = &pl_tensorflow_api;
 
-/* The properties of the operations, by pl_tensorflow_op. */
+/* Properties of the operations, indexed by pl_tensorflow_op. */
 static const struct traits {
     enum pl_kind kind;
     bool reduces, has_root, has_set, has_scope, grouped, in_place, has_reference;
@@ -60,8 +60,8 @@ static bool read_bool(struct TF_OpKernelConstruction *construction, const char *
     return tf->GetCode(status) == TF_OK;
 }
 
-/* Sets the kernel's name to the node's name, which is the same on all ranks. If the program asks for it, the name has
- * no scopes. */
+/* Sets the kernel's name to the node's name, which is the same on all ranks. Removes scopes from the name if the
+ * program asks for it. */
 static void name_kernel(struct TF_OpKernelConstruction *construction, struct pl_tensorflow_kernel *kernel,
                         bool ignores_scope)
 {
@@ -76,8 +76,8 @@ static void name_kernel(struct TF_OpKernelConstruction *construction, struct pl_
     pl_submission_name(NULL, name.data + start, name.length - start, kernel->name);
 }
 
-/* Makes the name "<kernel>_<variable>". The variable's name is changed to a valid name of TensorFlow. Without memory
- * the name has the variable's number instead. */
+/* Makes the name "<kernel>_<variable>". The variable's name is changed to a valid name of TensorFlow. If memory is out,
+ * the variable's number is used instead. */
 static void name_variable(struct pl_tensorflow_kernel *kernel, int at, const char *text, size_t length)
 {
     char *full = calloc(1, strlen(kernel->name) + length + sizeof("_2147483647"));
@@ -132,7 +132,7 @@ static bool read_variables(struct TF_OpKernelConstruction *construction, struct 
     return tf->GetCode(status) == TF_OK;
 }
 
-/* Whether this TensorFlow has the experimental calls that in-place operations need. */
+/* Returns whether this TensorFlow has the experimental calls that in-place operations need. */
 static bool has_calls(struct TF_Status *status)
 {
     const char *missing = pl_tensorflow_api_missing();
@@ -199,7 +199,7 @@ void pl_tensorflow_kernel_free(void *kernel)
     }
 }
 
-/* Each operation has its own function that makes kernels, because TensorFlow does not pass the operation to it. */
+/* each operation needs its own function, because TensorFlow does not tell the function the operation */
 #define MAKER(op, text)                                                                                                \
     static void *create_##op(struct TF_OpKernelConstruction *construction)                                             \
     {                                                                                                                  \

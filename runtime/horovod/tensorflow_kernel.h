@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Horovod's operations as TensorFlow's kernels: the attributes of a kernel's node (tensorflow_kernel.c), and one run of
- * the kernel (tensorflow_call.c).
+ * TensorFlow kernels for Horovod's operations: the attributes of a kernel's node (tensorflow_kernel.c), and runs of the
+ * kernel (tensorflow_call.c).
  *
  * Threads  TensorFlow's; a kernel may run any number of times at once.
  * Test     tests/integration/horovod_tensorflow.py
@@ -38,16 +38,16 @@ enum pl_tensorflow_op {
         PL_TENSORFLOW_OPS
 };
 
-/** A node's attributes. */
+/** Attributes of a node. */
 struct pl_tensorflow_kernel {
     enum pl_tensorflow_op op;
     enum pl_kind kind;
-    /* its tensors are one group; they are variables; they are reference variables of TensorFlow 1 */
+    /* grouped: the tensors form a group; in_place: they are variables; has_reference: of TensorFlow 1's kind */
     bool grouped, in_place, has_reference;
-    bool is_lone; /* it runs eagerly, outside a graph */
+    bool is_lone; /* the node runs eagerly, outside a graph */
     int set, root, reduction;
     float prescale, postscale;
-    int tensors;                                /* number of its tensors */
+    int tensors;                                /* number of tensors */
     char name[PL_NAMED_MAX_NAME_BYTES];         /* equal on all ranks */
     char (*variables)[PL_NAMED_MAX_NAME_BYTES]; /* [tensors] names of the operations, if in_place */
 };
@@ -60,7 +60,7 @@ extern pl_tensorflow_create *const pl_tensorflow_kernel_create[PL_TENSORFLOW_OPS
 void pl_tensorflow_kernel_free(void *kernel);
 
 /**
- * Runs a kernel of an operation between ranks. Submits the operation, which ends in the thread that drives the service.
+ * Runs a kernel of an operation between ranks: submits it. The operation ends in the thread that drives the service.
  */
 void pl_tensorflow_call_start(void *kernel, struct TF_OpKernelContext *context,
                               struct TF_AsyncOpKernelDoneCallback *done);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations that Horovod's own Python for TensorFlow calls, as its C interface defines them. They are registered
- * when TensorFlow loads this module. They are asynchronous and not stateful, because TensorFlow runs the stateful
- * operations of a function one after the other, and because kernels that block would fill TensorFlow's threads with
- * different tensors on different ranks. */
+/* The operations that Horovod's own Python code for TensorFlow calls, defined by TensorFlow's C interface. They are
+ * registered when TensorFlow loads this module. They are asynchronous, because blocking kernels would occupy
+ * TensorFlow's threads with different tensors on different ranks. They are not stateful, because TensorFlow runs the
+ * stateful operations of a function one after the other. */
 #include "base/log.h"
 #include "runtime/horovod/tensorflow_kernel.h"
 
@@ -13,9 +13,8 @@
 #define SET "process_set_id: int = 0"
 #define SCOPE "ignore_name_scope: bool = False"
 #define FACTORS "prescale_factor: float", "postscale_factor: float"
-/* With this attribute TensorFlow's optimiser (ModifiesInputsInPlace() of its op_types.cc) treats a node as one with
- * side effects, like a stateful one. So the node is neither removed from a graph nor evaluated early: other ranks take
- * part. */
+/* With this attribute TensorFlow's optimiser (ModifiesInputsInPlace() in op_types.cc) treats a node as if it had side
+ * effects. So it does not remove the node or evaluate it early, which matters because other ranks take part. */
 #define KEPT "in_place: bool = True"
 
 enum { ATTRIBUTES = 8 };
@@ -105,7 +104,7 @@ static const struct definition {
     const char *inputs[2];
     const char *outputs[2];
     pl_tensorflow_shape *shape;
-    bool asks; /* returns a number, which TensorFlow must not keep from one run to the next */
+    bool asks; /* the operation returns a number that TensorFlow must not keep for the next run */
 } definitions[PL_TENSORFLOW_OPS] = {
     [PL_TENSORFLOW_ALLREDUCE] = {{REDUCED, "reduce_op: int", FACTORS, SCOPE, SET, KEPT},
                                  {"tensor: T"},
@@ -175,7 +174,7 @@ static void define(const struct definition *definition, const char *name, struct
     tf->RegisterOpDefinition(builder, status);
 }
 
-/* Makes the kernel. Its tensors are in host memory: TensorFlow copies the tensors of a GPU there and back. */
+/* Registers a kernel. Its tensors are in host memory: TensorFlow copies GPU tensors there and back. */
 static void implement(const struct definition *definition, enum pl_tensorflow_op op, struct TF_Status *status)
 {
     const char *name = pl_tensorflow_kernel_names[op];
@@ -188,7 +187,7 @@ static void implement(const struct definition *definition, enum pl_tensorflow_op
     tf->RegisterKernelBuilder(name, builder, status);
 }
 
-/* Registers the operations while TensorFlow loads the module: it looks for them then. */
+/* Registers the operations while TensorFlow loads the module, because TensorFlow looks for them then. */
 __attribute__((constructor)) static void register_ops(void)
 {
     struct pl_error error = PL_ERROR_NONE;

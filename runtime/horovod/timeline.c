@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Horovod's timeline: events become lines of JSON in a text, and a thread writes the text to the file. */
+/* Horovod's timeline: events become lines of JSON in a buffer, and a thread writes the buffer to the file. */
 #include "runtime/horovod/state.h"
 
 #include "base/clock.h"
@@ -22,7 +22,7 @@
 
 enum { CHAINS = 1024, WORD_BYTES = 64 };
 
-/* The threads of a tensor in the file: the tensor may be announced again before its last operation has ended. */
+/* A tensor has two threads in the file, because it may be announced again before its last operation has ended. */
 enum { NEGOTIATION, OPERATION };
 
 /* A name and the number of its line. */
@@ -33,14 +33,14 @@ struct line {
 };
 
 static struct {
-    pthread_mutex_t changing; /* held by start and stop, so that they run one at a time */
+    pthread_mutex_t changing; /* held by start and stop, which must not overlap */
     pthread_mutex_t lock;
     pthread_cond_t work;
     struct {
-        int fd; /* -1 if there is no file */
+        int fd; /* -1: there is no file */
         bool mark_cycles, stop;
         int64_t start_ns;
-        struct pl_text text; /* the text that is not written yet */
+        struct pl_text text; /* text that is not written yet */
         struct pl_trace_events events;
         struct line *lines[CHAINS];
         int line_count;
@@ -51,7 +51,7 @@ static struct {
               .work = PTHREAD_COND_INITIALIZER,
               .synced = {.fd = -1}};
 
-/* Begins an event, to which the caller adds fields. `line` is 0 for the file itself. The caller holds the lock. */
+/* Begins an event; the caller adds fields. `line` 0: the event is about the file. The caller holds the lock. */
 static struct pl_trace_events *begin(const char *phase, const char *name, int line, int thread)
 {
     struct pl_trace_events *events = &timeline.synced.events;
@@ -72,7 +72,7 @@ static void add_head(const char *name, int line, const char *argument, int64_t n
     pl_trace_events_end(events);
 }
 
-/* Returns the number of the line for `name`, which begins with its first event; 0 if there is no memory. */
+/* Returns the number of the line for `name`, and begins a new line if needed; 0 if memory is out. */
 static int find_line(const char *name)
 {
     size_t length = strlen(name);
@@ -187,8 +187,7 @@ const struct pl_named_observer *pl_timeline_observer(void)
     return &observer;
 }
 
-/* Writes the present text. The first failure is reported and ends the timeline. The lock is released during the
- * write. */
+/* Writes the buffered text, without the lock. The first failure is logged and ends the timeline. */
 static void write_text(bool *failed)
 {
     struct pl_text text = timeline.synced.text;

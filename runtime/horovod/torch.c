@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module horovod.torch.mpi_lib_v2 that Horovod's own Python calls for torch's tensors. */
+/* The module horovod.torch.mpi_lib_v2, which Horovod's own Python code calls for torch tensors. */
 #define Py_LIMITED_API 0x03080000
 #include <Python.h>
 
@@ -15,41 +15,41 @@
 
 enum { HANDLE_CHAINS = 1024, TEXT_BYTES = 1100 };
 
-/* How a function is called. */
+/* How a function is called: its flags. */
 enum { ONE = 0, GROUPED = 1 << 0, ON_GPU = 1 << 1 };
 
-/* What a function of Horovod's is asked for. */
+/* Arguments of a function of Horovod. */
 struct request {
     struct pl_named_op op;
-    const char *kind; /* Horovod's name of the operation, before that of the tensor */
+    const char *kind; /* Horovod's word for the operation, which precedes the tensor's name */
     PyObject *name;
     int set;
     int how;
-    PyObject *splits, *received; /* ALLTOALL: the rows for each rank, and the tensor for those that came */
+    PyObject *splits, *received; /* ALLTOALL: rows for each rank, and the tensor for the received numbers of rows */
 };
 
-/* What a call has submitted, until the program has waited for it. */
+/* A submitted call, until the program has waited for it. */
 struct handle {
     struct pl_submission *submission;
     long number;
     struct handle *next;
-    bool is_join;               /* no operation, but the rank's end */
-    PyObject *inputs, *outputs; /* kept alive */
-    PyObject *targets;          /* where what `outputs` get is copied to, or None: nowhere; NULL: none is copied */
-    PyObject *received;         /* ALLTOALL: the tensor for the numbers of rows that came */
+    bool is_join;               /* the call is a join */
+    PyObject *inputs, *outputs; /* references that keep the tensors alive */
+    PyObject *targets;          /* where `outputs` are copied at the end; None: not copied; NULL: no output is copied */
+    PyObject *received;         /* ALLTOALL: the tensor for the received numbers of rows */
     bool listed;                /* inputs, outputs and targets are sequences */
-    int gpu;                    /* the GPU whose stream follows it; -1: the host waits */
+    int gpu;                    /* GPU whose stream follows the operation; -1: the host waits */
 };
 
-/* Guarded by the interpreter's lock. */
+/* guarded by the interpreter's lock */
 static struct {
     struct handle *chains[HANDLE_CHAINS];
     long numbers;
-    struct handle *followed, **followed_end; /* what a stream follows and has not ended yet, the oldest first */
-    bool warned;                             /* that tensors on a GPU are copied */
+    struct handle *followed, **followed_end; /* handles that a stream follows and that have not ended, oldest first */
+    bool warned;                             /* a warning has said that GPU tensors are copied */
 } torch = {.followed_end = &torch.followed};
 
-/* Horovod's Python makes a HorovodInternalError of a RuntimeError. */
+/* Raises an exception. Horovod's Python code converts a RuntimeError to a HorovodInternalError. */
 static PyObject *raise_error(PyObject *type, const struct pl_error *error)
 {
     char text[TEXT_BYTES];
@@ -58,7 +58,7 @@ static PyObject *raise_error(PyObject *type, const struct pl_error *error)
     return NULL;
 }
 
-/* The service, until pl_state_release(); NULL, with an exception: there is none. */
+/* Returns the service, until pl_state_release(); NULL, with an exception: there is none. */
 static struct pl_service *hold(void)
 {
     struct pl_service *service = pl_state_hold();
@@ -69,7 +69,7 @@ static struct pl_service *hold(void)
     return service;
 }
 
-/* Horovod's name of the operation, with what it does before it; NULL: none was given. */
+/* Returns Horovod's name of the operation, with `kind` before it; NULL: the program gave none. */
 static const char *name_of(PyObject *given, const char *kind, char name[PL_NAMED_MAX_NAME_BYTES])
 {
     Py_ssize_t length = PyBytes_Check(given) ? PyBytes_Size(given) : 0;
@@ -81,7 +81,7 @@ static const char *name_of(PyObject *given, const char *kind, char name[PL_NAMED
 static void handle_free(struct handle *handle)
 {
     if (!pl_submission_free(handle->submission)) {
-        return; /* with the tensors and what is sent in their place */
+        return; /* leaks the tensors and their copies, which a message may still access */
     }
     Py_XDECREF(handle->inputs);
     Py_XDECREF(handle->outputs);
@@ -90,14 +90,14 @@ static void handle_free(struct handle *handle)
     free(handle);
 }
 
-/* Py_XNewRef() of later Pythons. */
+/* Py_XNewRef() of later Python versions. */
 static PyObject *keep(PyObject *object)
 {
     Py_XINCREF(object);
     return object;
 }
 
-/* For `count` operations like `op`; NULL, with an exception: there is no memory. */
+/* Makes a handle for `count` operations like `op`; NULL, with an exception: memory is out. */
 static struct handle *handle_new(const struct pl_named_op *op, size_t count)
 {
     struct handle *handle = calloc(1, sizeof(*handle));
@@ -111,7 +111,7 @@ static struct handle *handle_new(const struct pl_named_op *op, size_t count)
     return handle;
 }
 
-/* Frees what streams of the program followed and has ended. */
+/* Frees the handles that streams followed and that have ended. */
 static void free_followed(struct pl_service *service)
 {
     while (torch.followed && pl_service_is_done(service, &torch.followed->submission->completion)) {
@@ -123,7 +123,7 @@ static void free_followed(struct pl_service *service)
     }
 }
 
-/* Keeps what a stream of the program follows, until it has ended. */
+/* Stores a handle that a stream follows, until it has ended. */
 static void keep_followed(struct handle *handle)
 {
     handle->next = NULL;
@@ -139,7 +139,7 @@ static void enter(struct handle *handle)
     *chain = handle;
 }
 
-/* The end of a call that holds the service and has submitted: the number of `handle`, or the error. */
+/* Ends a call that has submitted: releases the service, and returns the number of `handle`, or raises the error. */
 static PyObject *give_number(struct handle *handle, enum pl_status status, const struct pl_error *error)
 {
     pl_state_release();
@@ -152,7 +152,7 @@ static PyObject *give_number(struct handle *handle, enum pl_status status, const
     return PyLong_FromLong(handle->number);
 }
 
-/* The place of the handle called so; NULL, with an exception: there is none. */
+/* Returns the position of the handle with that number; NULL, with an exception: there is none. */
 static struct handle **find(PyObject *arguments)
 {
     long number = 0;
@@ -172,7 +172,7 @@ static struct handle **find(PyObject *arguments)
     return at;
 }
 
-/* Bytes of an integer of the tensor `splits`; 0, with an exception: they are none. */
+/* Returns the bytes per integer of the tensor `splits`; 0, with an exception: its elements are not integers. */
 static size_t split_bytes(PyObject *splits)
 {
     enum pl_dtype dtype;
@@ -187,7 +187,7 @@ static size_t split_bytes(PyObject *splits)
     return dtype == PL_INT32 ? sizeof(int32_t) : sizeof(int64_t);
 }
 
-/* Reads the numbers in `splits`, one a rank of the set. Horovod takes splits on a GPU too, and a column of a matrix. */
+/* Reads the splits, one for each rank of the set. As in Horovod they may be on a GPU, or be a column of a matrix. */
 static bool read_splits(struct pl_submission *submission, int set, PyObject *splits)
 {
     bool was_far = false;
@@ -210,7 +210,7 @@ static bool read_splits(struct pl_submission *submission, int set, PyObject *spl
     return good;
 }
 
-/* Resizes the output of a REDUCE_SCATTER in a GPU's memory to this rank's rows; the set must keep its ranks. */
+/* Resizes the output of a REDUCE_SCATTER in GPU memory to this rank's rows; the set must not change meanwhile. */
 static bool make_room(const struct pl_named_op *op, PyObject *tensor, PyObject *output, int set,
                       struct pl_completion *completion)
 {
@@ -218,13 +218,13 @@ static bool make_room(const struct pl_named_op *op, PyObject *tensor, PyObject *
     uint64_t rows = op->dims > 0 ? op->shape[0] : 0;
 
     if (ranks < 1 || rank < 0) {
-        return true; /* the submission says what is wrong */
+        return true; /* the submission reports the error */
     }
     completion->ranks = ranks;
     return pl_torch_tensor_resize(output, rows / (uint64_t)ranks + ((uint64_t)rank < rows % (uint64_t)ranks), tensor);
 }
 
-/* Completes operation `at` of the submission, with the GPU of its tensors in `*gpu` if they are on one. */
+/* Completes operation `at` of the submission. Sets `*gpu` if its tensors are on a GPU. */
 static bool complete_op(struct handle *handle, const struct request *request, Py_ssize_t at, int *gpu)
 {
     PyObject *tensor = pl_torch_member(handle->inputs, handle->listed, at);
@@ -240,7 +240,7 @@ static bool complete_op(struct handle *handle, const struct request *request, Py
     if (op->kind == PL_REDUCE_SCATTER && op->memory == PL_MEMORY_DEVICE) {
         good = good && make_room(op, tensor, output, request->set, &handle->submission->completion);
     }
-    if (request->how & GROUPED) { /* Horovod's Python has looked at the first one's type */
+    if (request->how & GROUPED) { /* Horovod's Python code has checked only the first tensor's type */
         good = good && pl_torch_tensor_dtype(tensor, &op->dtype);
     }
     good = good && pl_torch_tensor_pointer(output, &op->recv);
@@ -250,7 +250,7 @@ static bool complete_op(struct handle *handle, const struct request *request, Py
     return good;
 }
 
-/* Starts what `handle` has taken, in the memory of `gpu`; -1: all of it is the host's. */
+/* Starts the submission of `handle`, in the memory of `gpu`; -1: host memory. */
 static enum pl_status start(struct handle *handle, const struct request *request, struct pl_service *service, int gpu,
                             struct pl_error *reterr)
 {
@@ -266,7 +266,7 @@ static enum pl_status start(struct handle *handle, const struct request *request
                                request->how & GROUPED, reterr);
 }
 
-/* Submits one operation, or as a group those on the lists of `staged`, which may differ in shape and type. */
+/* Submits one operation, or a group for the lists in `staged`, whose tensors may differ in shape and type. */
 static PyObject *submit_all(const struct request *request, const struct pl_torch_staged *staged, bool listed)
 {
     Py_ssize_t count = listed ? PyList_Size(staged->tensor) : 1;
@@ -307,8 +307,8 @@ static bool warn_of_copies(const char *why, const char *kind)
     return true;
 }
 
-/* Whether an operation's tensors on a GPU stay there; else `*ret_why` is a reason that holds for all operations, or
- * NULL. */
+/* Returns whether an operation's GPU tensors stay on the GPU. If not, `*ret_why` is a reason that holds for all
+ * operations, or NULL. */
 static bool find_place(const struct pl_named_op *op, const char **ret_why)
 {
     *ret_why = NULL;
@@ -319,8 +319,8 @@ static bool find_place(const struct pl_named_op *op, const char **ret_why)
     return !*ret_why && op->op != PL_ADASUM;
 }
 
-/* Horovod's Python has looked at one tensor, a group's first, which is contiguous and lies in host memory except
- * ON_GPU; the others may lie anywhere. */
+/* Submits tensors. Horovod's Python code has checked only one of them, a group's first: it is contiguous and in host
+ * memory except ON_GPU. The others may be anywhere. */
 static PyObject *submit(struct request *request, PyObject *tensors, PyObject *outputs)
 {
     const struct pl_torch_staged own = {tensors, outputs, NULL};
@@ -348,8 +348,8 @@ static PyObject *submit(struct request *request, PyObject *tensors, PyObject *ou
     return number;
 }
 
-/* Horovod's Python calls this as horovod_torch_allreduce_async_torch_FloatTensor and so on, by the macros at the end of
- * this file. (tensor, output, divisor, name, op, prescale, postscale, set); the divisor is 1 except ROCm. */
+/* Called as horovod_torch_allreduce_async_torch_FloatTensor and so on, by the macros at the end of this file. (tensor,
+ * output, divisor, name, op, prescale, postscale, set); the divisor is 1 except with ROCm. */
 static PyObject *allreduce(PyObject *arguments, enum pl_dtype dtype, int how)
 {
     struct request request = {.op = {.kind = PL_ALLREDUCE, .dtype = dtype}, .how = how};
@@ -396,7 +396,7 @@ static PyObject *allgather(PyObject *arguments, enum pl_dtype dtype, int how)
     return submit(&request, tensor, output);
 }
 
-/* The place of the job's rank `root` in the set; false, with an exception: it is not a member. */
+/* Converts the job's rank `root` to its rank in the set; false, with an exception: it is not a member. */
 static bool root_in_set(int root, int set, int *ret_root)
 {
     struct pl_service *service = hold();
@@ -441,7 +441,7 @@ static PyObject *alltoall(PyObject *arguments, enum pl_dtype dtype, int how)
     return submit(&request, tensor, output);
 }
 
-/* (output, device): when all ranks have joined, the last one's number is in the int32 tensor `output`. */
+/* (output, device): when all ranks have joined, the int32 tensor `output` gets the number of the last one to join. */
 static PyObject *join(PyObject *module, PyObject *arguments)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -462,7 +462,7 @@ static PyObject *join(PyObject *module, PyObject *arguments)
         return NULL;
     }
     if (device >= 0 && !pl_state_why_copied()) {
-        /* it may take part in sums of the others on GPUs; where it cannot, those say so */
+        /* a joined rank may take part in others' GPU sums; if it cannot, the sums report that */
         (void)!pl_service_use_device(service, device, NULL);
     }
     return give_number(handle, pl_service_submit_join(service, &handle->submission->completion, &error), &error);
@@ -489,7 +489,7 @@ static PyObject *barrier(PyObject *module, PyObject *arguments)
     return give_number(handle, pl_submission_start(handle->submission, service, set, NULL, false, &error), &error);
 }
 
-/* (handle): 1 when a wait would not block. */
+/* (handle): returns 1 if a wait would not block. */
 static PyObject *poll(PyObject *module, PyObject *arguments)
 {
     struct handle **at = find(arguments);
@@ -508,7 +508,7 @@ static PyObject *poll(PyObject *module, PyObject *arguments)
     return PyLong_FromLong(done);
 }
 
-/* Copies a result on the GPU, in the order of the calling thread's stream: what it gives that stream next sees it. */
+/* Copies a result on the GPU, ordered by the calling thread's stream: later work on that stream sees it. */
 static bool fill_on_gpu(PyObject *output, void *data, struct pl_named_result *result)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -525,7 +525,7 @@ static bool fill_on_gpu(PyObject *output, void *data, struct pl_named_result *re
     return true;
 }
 
-/* Put what a rank got into its output. */
+/* Puts a result into its output. */
 static bool fill(PyObject *output, PyObject *input, struct pl_named_result *result)
 {
     void *data = NULL;
@@ -543,11 +543,11 @@ static bool fill(PyObject *output, PyObject *input, struct pl_named_result *resu
     Py_END_ALLOW_THREADS return true;
 }
 
-/* The rows that came from each rank, into a tensor that lies where the splits do and gets room for them. */
+/* Puts the numbers of rows from each rank into `received`, which is resized; it is in the same memory as the splits. */
 static bool fill_received(PyObject *received, const struct pl_submission *submission)
 {
     bool was_far = false;
-    PyObject *packed = pl_torch_tensor_pack(received, false, &was_far); /* `received` itself where it lies there */
+    PyObject *packed = pl_torch_tensor_pack(received, false, &was_far); /* `received` itself if it is in that memory */
     size_t bytes = packed ? split_bytes(packed) : 0;
     struct pl_error error = PL_ERROR_NONE;
     void *data = NULL;
@@ -564,8 +564,8 @@ static bool fill_received(PyObject *received, const struct pl_submission *submis
 }
 
 /*
- * What the operations of `handle` made, into its outputs. An allreduce has none here: it has written its output tensor
- * itself. In a GPU's memory it comes in the order of the calling thread's stream.
+ * Puts the results of `handle` into its outputs. An allreduce has no results here, because it writes its output tensor
+ * directly. In GPU memory this is ordered by the calling thread's stream.
  */
 static bool fill_all(struct handle *handle)
 {
@@ -598,7 +598,7 @@ static bool fill_all(struct handle *handle)
     return good && (!handle->received || fill_received(handle->received, submission));
 }
 
-/* Waits for the end of `handle`; on a GPU it may only let `stream` follow it: `*ret_done` is false then. */
+/* Waits for the end of `handle`. On a GPU it may only make `stream` wait for it: then `*ret_done` is false. */
 static enum pl_status wait_for(struct handle *handle, void *stream, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_completion *completion = &handle->submission->completion;
@@ -609,7 +609,7 @@ static enum pl_status wait_for(struct handle *handle, void *stream, bool *ret_do
     if (service) {
         status = pl_service_follow(service, completion, stream, ret_done, reterr);
         pl_state_release();
-    } else { /* everything ended when the service did */
+    } else { /* all operations ended when the service ended */
         status = completion->status;
         *reterr = completion->error;
     }
@@ -619,7 +619,7 @@ static enum pl_status wait_for(struct handle *handle, void *stream, bool *ret_do
     return status;
 }
 
-/* (handle): wait, and forget it. */
+/* (handle): waits, and drops the handle. */
 static PyObject *wait_and_clear(PyObject *module, PyObject *arguments)
 {
     struct handle **at = find(arguments), *handle;
@@ -650,7 +650,7 @@ static PyObject *wait_and_clear(PyObject *module, PyObject *arguments)
     }
     if (done) {
         handle_free(handle);
-    } else if (status != PL_OK) { /* the stream cannot follow: another may */
+    } else if (status != PL_OK) { /* this stream cannot follow, but another may: keep the handle */
         enter(handle);
     } else {
         keep_followed(handle);
@@ -658,8 +658,8 @@ static PyObject *wait_and_clear(PyObject *module, PyObject *arguments)
     return result;
 }
 
-/* Forget what nobody will wait for: Horovod's shutdown() calls it first. What is under way stays until the process
- * ends, since the service may still use its memory. */
+/* Drops all handles; Horovod's shutdown() calls it first. Handles in flight stay until the process ends, because the
+ * service may still use their memory. */
 static PyObject *reset(PyObject *module, PyObject *arguments)
 {
     struct pl_service *service = pl_state_hold();
@@ -686,7 +686,7 @@ static PyObject *reset(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
-/* function of Horovod's, what it does, groups or not; the types that it takes */
+/* Horovod's function name, our function, GROUPED or not; types that it takes */
 #define REDUCTIONS(X)                                                                                                  \
     X(allreduce, allreduce, ONE)                                                                                       \
     X(grouped_allreduce, allreduce, GROUPED)                                                                           \
@@ -735,7 +735,7 @@ MOVES(MOVE_FUNCTIONS)
     METHOD(function, Byte) METHOD(function, Char) METHOD(function, Short)
 
 static PyMethodDef methods[] = {
-    REDUCTIONS(REDUCTION_METHODS) MOVES(MOVE_METHODS) /* by kind, tensor's type */
+    REDUCTIONS(REDUCTION_METHODS) MOVES(MOVE_METHODS) /* for each function and tensor type */
     {"horovod_torch_join", join, METH_VARARGS, NULL},
     {"horovod_torch_barrier", barrier, METH_VARARGS, NULL},
     {"horovod_torch_poll", poll, METH_VARARGS, NULL},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the module for torch asks a tensor, and lets it do: calls of Python. And tensors as operations need them:
- * contiguous, and in memory that the operation takes. */
+/* Properties of torch tensors, and operations on them, by calls of Python. Also staging: tensors that are contiguous,
+ * and in memory that an operation accepts. */
 #define Py_LIMITED_API 0x03080000
 #include <Python.h>
 
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Names of attributes. */
+/* names of attributes, as Python objects */
 static struct {
     PyObject *data_ptr, *size, *stride, *resize, *dtype, *cpu, *contiguous, *is_cuda, *get_device;
 } names;
@@ -113,7 +113,7 @@ bool pl_torch_tensor_gpu(PyObject *tensor, int *ret_gpu)
     return !PyErr_Occurred();
 }
 
-/* The stream's address as torch's C module gives it; NULL: this torch has no such function. */
+/* Returns the stream's address from torch's C module; NULL: this torch has no such function. */
 static PyObject *raw_stream(int gpu)
 {
     PyObject *module = PyImport_ImportModule("torch._C");
@@ -161,7 +161,7 @@ bool pl_torch_tensor_unpack(PyObject *tensor, PyObject *packed, bool resizes)
 {
     PyObject *size = resizes ? PyObject_CallMethodObjArgs(packed, names.size, NULL) : NULL;
     PyObject *resized = size ? PyObject_CallMethodObjArgs(tensor, names.resize, size, NULL) : NULL;
-    /* A parameter may not be changed in place, where a gradient is to be known; what it shares its memory with may. */
+    /* detached, because a parameter that needs a gradient cannot be changed in place */
     PyObject *plain = !resizes || resized ? PyObject_CallMethod(tensor, "detach", NULL) : NULL;
     PyObject *copied = plain ? PyObject_CallMethod(plain, "copy_", "O", packed) : NULL;
 
@@ -172,13 +172,13 @@ bool pl_torch_tensor_unpack(PyObject *tensor, PyObject *packed, bool resizes)
     return copied;
 }
 
-/* Number `at` of a tuple of integers that are not negative. */
+/* Returns item `at` of a tuple of integers that are not negative. */
 static uint64_t number_at(PyObject *tuple, Py_ssize_t at)
 {
     return PyLong_AsUnsignedLongLong(PyTuple_GetItem(tuple, at));
 }
 
-/* Whether each step of dimension `at` leads past all elements that the dimensions with shorter steps lead to. */
+/* Returns whether the step of dimension `at` is beyond all elements that dimensions with shorter steps reach. */
 static bool is_apart(PyObject *size, PyObject *stride, Py_ssize_t dims, Py_ssize_t at)
 {
     uint64_t step = number_at(stride, at), reach = 0;
@@ -193,8 +193,8 @@ static bool is_apart(PyObject *size, PyObject *stride, Py_ssize_t dims, Py_ssize
     return step > reach || number_at(size, at) == 1;
 }
 
-/* Whether no two elements have the same address. It is false if the strides do not prove it, as for some views made by
- * hand. */
+/* Returns whether no two elements have the same address. False if the strides do not prove it, as for some handmade
+ * views. */
 static bool is_distinct(PyObject *tensor, bool *ret_distinct)
 {
     PyObject *size = PyObject_CallMethodObjArgs(tensor, names.size, NULL);
@@ -240,7 +240,7 @@ bool pl_torch_place(struct pl_named_op *op, PyObject *tensor, PyObject *output, 
     return found < 0 || pl_torch_stream(found, &op->stream);
 }
 
-/* Elements that share their memory have one value each to get. */
+/* Refuses an in-place operation on elements that share memory, because such elements could get different values. */
 static bool check_in_place(PyObject *tensor, const char *kind, Py_ssize_t at)
 {
     bool distinct;
@@ -257,7 +257,7 @@ static bool check_in_place(PyObject *tensor, const char *kind, Py_ssize_t at)
     return distinct;
 }
 
-/* All of it, or an exception. */
+/* Stages all tensors, or raises an exception. */
 static bool stage(struct pl_torch_staged *staged, PyObject *tensor, PyObject *output, const struct pl_named_op *op,
                   const char *kind, Py_ssize_t at, bool *was_far)
 {

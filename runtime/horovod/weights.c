@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks whether ranks begin with the same weights: one small gather that no rank waits for, and a warning about ranks
+/* Checks that ranks begin with the same weights: one small gather that no rank waits for, and a warning about ranks
  * that differ. */
 #include "base/knob.h"
 #include "base/log.h"
@@ -15,11 +15,11 @@
 
 enum { RANKS_NAMED = 8 };
 
-static atomic_bool warned; /* warn only once: a program may make optimizers again and again */
+static atomic_bool warned; /* warn only once, because a program may make many optimizers */
 
 struct comparison {
     struct pl_completion completion;
-    struct pl_named_result result; /* the checksum of each rank */
+    struct pl_named_result result; /* checksums of all ranks */
     int set;
     struct pl_service_set found;
     uint64_t checksum;
@@ -36,7 +36,7 @@ static void comparison_free(struct comparison *comparison)
     free(comparison);
 }
 
-/* Lists the ranks whose checksum differs from rank 0's, and returns how many there are. */
+/* Lists the ranks whose checksum differs from rank 0's. Returns their number. */
 static uint64_t list_others(const struct comparison *comparison, struct pl_text *text)
 {
     const uint64_t *checksums = (const uint64_t *)comparison->result.data;
@@ -69,7 +69,7 @@ static void report(const struct comparison *comparison)
     }
 }
 
-/* Runs in the thread that drives the service. A failure is ignored: it means that a rank does not compare, for example
+/* Runs in the thread that drives the service. Ignores failures: they mean that a rank does not compare, for example
  * because it has joined. */
 static void compared(struct pl_completion *completion)
 {

@@ -13,7 +13,7 @@
 
 enum { SMALLEST_BYTES = 1 << 20, FILL_BYTES = 64 << 10 };
 
-/* The bits of the neutral elements of product, minimum and maximum. That of a sum is zero. */
+/* The bits of the neutral elements of product, minimum and maximum. A sum's is zero. */
 static const struct {
     uint64_t one, largest, smallest;
 } neutral_bits[PL_DTYPE_COUNT] = {
@@ -29,7 +29,7 @@ static const struct {
     [PL_BOOL] = {1, 1, 0},
 };
 
-/* The bytes of an element are little-endian. */
+/* Elements are stored little-endian. */
 void pl_named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op)
 {
     size_t elem_bytes = pl_dtype_bytes(dtype);
@@ -53,7 +53,7 @@ uint64_t pl_named_buffer_round_up(uint64_t bytes)
     return rounded;
 }
 
-/* Whether nobody uses the buffer. */
+/* Tells whether the buffer is idle: neither an operation, nor the caller, nor a stream uses it. */
 static enum pl_status find_idle(struct pl_named_buffer *buffer, bool *ret_idle, struct pl_error *reterr)
 {
     enum pl_status status = PL_OK;

@@ -46,7 +46,7 @@ static enum pl_status describe_allreduce(struct pl_named *named, const struct pl
 {
     pl_named_describe_sum(named, &entry->definition, entry->announced, collective);
     collective->count = pl_named_definition_elems(&entry->definition);
-    if (!operation->submission && collective->memory != PL_MEMORY_DEVICE) { /* there a buffer is taken later */
+    if (!operation->submission && collective->memory != PL_MEMORY_DEVICE) { /* device memory: a buffer is taken later */
         PL_TRY(make_scratch(operation, collective->count, collective->dtype, &collective->op, reterr));
         collective->send = collective->recv = operation->scratch;
     }
@@ -75,7 +75,7 @@ static enum pl_status make_result(struct pl_named *named, struct pl_operation *o
     return PL_OK;
 }
 
-/* Turns rows into elements. */
+/* Converts the counts from rows to elements. */
 static void fill_counts(uint64_t *counts, uint64_t *recv_counts, uint64_t ranks, uint64_t row_elems)
 {
     for (uint64_t i = 0; i < ranks; i++) {
@@ -85,8 +85,8 @@ static void fill_counts(uint64_t *counts, uint64_t *recv_counts, uint64_t ranks,
 }
 
 /*
- * Fills the counts, in elements, of the kinds whose ranks have different numbers of rows. `counts` and `recv_counts`
- * are [n].
+ * Fills the counts, in elements, for the kinds whose ranks may have different numbers of rows. `counts` and
+ * `recv_counts` are [n].
  */
 static enum pl_status describe_rows(struct pl_named *named, const struct pl_named_entry *entry,
                                     struct pl_operation *operation, uint64_t *counts, uint64_t *recv_counts,
@@ -122,7 +122,7 @@ static enum pl_status describe_rows(struct pl_named *named, const struct pl_name
         pl_named_describe_sum(named, definition, named->ranks, collective);
     }
     if (collective->memory == PL_MEMORY_DEVICE && collective->kind == PL_REDUCE_SCATTER) {
-        /* The result goes directly into the caller's memory. */
+        /* A reduce-scatter in device memory writes directly into the caller's memory. */
         operation->result.rows = rows;
         collective->count = rows * row_elems;
         if (definition->shape[0] % ranks) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Named tensors in device memory. A batch is one collective, of one tensor or of many that a kernel packs into a buffer
- * and another kernel unpacks. Batches are posted in the order in which ranks have agreed on them, and end in that
- * order; packing, the collective and unpacking of several of them overlap, on three streams.
+ * Named tensors in device memory. A batch is one collective of one tensor, or of many tensors, which one kernel packs
+ * into a buffer and another one unpacks. Batches are posted in the order in which ranks have agreed on them, and end in
+ * that order; packing, the collective and unpacking of several of them overlap, on three streams.
  */
 #include "runtime/named/device.h"
 
@@ -21,21 +21,21 @@
 #include <string.h>
 
 enum {
-    MOST_PACKED_BYTES = 16 << 20, /* a longer tensor is reduced in place, not in a fusion buffer */
-    MOST_FUSED = 2,               /* fused batches that have a buffer: one is packed while another is reduced */
+    MOST_PACKED_BYTES = 16 << 20, /* longer tensors are not packed into a fusion buffer */
+    MOST_FUSED = 2,               /* most fused batches with a buffer: one is packed while another is reduced */
     /*
-     * Ranks that share a GPU without NCCL add up in an arena, which takes 0.4 ms for any size: processes take turns
-     * there. Through host memory 1 MiB takes as long.
+     * Ranks that share a GPU without NCCL reduce in an arena. This takes 0.4 ms or more, because their processes take
+     * turns on the GPU. Through host memory 1 MiB takes 0.4 ms.
      */
     LEAST_ARENA_BYTES = 1 << 20,
-    MOST_PIECE_BYTES = 64 << 20, /* fused tensors are not longer; longer ones go through the arena in pieces */
+    MOST_PIECE_BYTES = 64 << 20, /* longest fusion in the arena; longer tensors are sent in pieces */
 };
 
-/* How long batches rest before the engine looks whether the peers are there, and how often it looks then. */
+/* Time without progress after which the engine checks its peers, and the interval of these checks. */
 static const int64_t LOOK_NS = 10 * PL_NS_PER_MS;
-/* A rank may be gone because it is done: then this rank's batches end soon, too. */
+/* A peer may have left because it is done; then this rank's batches end soon, too. */
 static const int64_t GRACE_NS = PL_NS_PER_S;
-/* How long to wait at the end for work that reads or writes buffers. */
+/* Longest wait at the end for work that reads or writes buffers. */
 static const int64_t LAST_WORK_NS = 2 * PL_NS_PER_S;
 
 /* ---- queueing ---- */
@@ -68,8 +68,8 @@ uint64_t pl_named_device_packed_bytes(const struct pl_named_entry *entry)
 enum { FUSED_NAME_BYTES = PL_NAMED_MAX_NAME_BYTES + 64 };
 
 /*
- * Makes a name that no other fusion has, because compression keeps residuals of all its tensors under it. NULL if one
- * of the tensors has an automatic name.
+ * Makes a name that no other fusion has, because compression keeps the residuals of all its tensors under it. NULL if a
+ * tensor has an automatic name.
  */
 static enum pl_status name_fused(struct pl_named_entry *const *entries, size_t count, char **ret_name,
                                  struct pl_error *reterr)
@@ -98,7 +98,7 @@ static enum pl_status batch_new(size_t count, const struct pl_collective *collec
     return PL_OK;
 }
 
-/* Appends the batch to the queue, and notes that its operations run. */
+/* Appends the batch to the queue and marks its operations as running. */
 static enum pl_status queue(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;
@@ -176,7 +176,7 @@ enum pl_status pl_named_device_fuse(struct pl_named *named, struct pl_named_entr
     return queue(named, batch, reterr);
 }
 
-/* Hands over the result of an operation: when it is there, or before the operation is detached. */
+/* Hands over the result of an operation, when it is complete or before the operation is detached. */
 static void give(struct pl_named *named, struct pl_named_batch *batch, struct pl_operation *operation)
 {
     if (batch->buffer && pl_named_makes_memory(batch->collective.kind)) {
@@ -185,7 +185,7 @@ static void give(struct pl_named *named, struct pl_named_batch *batch, struct pl
     pl_operation_give_result(operation);
 }
 
-/* Takes the first batch out of the list and ends its operations, with an error or without. */
+/* Removes the first batch from the list and ends its operations; `failure` NULL: with success. */
 static void end_first(struct pl_named *named, enum pl_status status, const char *failure)
 {
     struct pl_named_device *device = &named->device;
@@ -221,8 +221,7 @@ static enum pl_status open_streams(struct pl_named_device *device, struct pl_err
 }
 
 /*
- * Lets the stream that packs wait for the submissions. Of the events of one stream the newest is enough: those before
- * it have been reached by then.
+ * Makes the stream that packs wait for the submissions' events. Of several events of one stream, the newest is enough.
  */
 static enum pl_status follow(struct pl_named_device *device, const struct pl_named_batch *batch,
                              struct pl_error *reterr)
@@ -244,7 +243,7 @@ static enum pl_status follow(struct pl_named_device *device, const struct pl_nam
     return PL_OK;
 }
 
-/* Fills a list of the tensors that a batch reads, or writes, by a copy on `stream`. */
+/* Fills `pieces` with the tensors that a batch reads, or writes if `writes`, by a copy on `stream`. */
 static enum pl_status list_tensors(const struct pl_named_batch *batch, bool writes, struct pl_device_pieces *pieces,
                                    void *stream, struct pl_error *reterr)
 {
@@ -274,13 +273,13 @@ static enum pl_status pack(struct pl_named_device *device, struct pl_named_batch
     return pl_device_pack(batch->buffer->in, dtype, batch->buffer->memory, dtype, 1.0, device->pack, reterr);
 }
 
-/* What this rank has submitted of a batch; NULL: it has joined, and others' operations are stood for. */
+/* Returns this rank's first operation of a batch; NULL: the rank has joined, and takes part in the others'. */
 static struct pl_operation *own_of(const struct pl_named_batch *batch)
 {
     return batch->operations[0]->submission ? batch->operations[0] : NULL;
 }
 
-/* Whether the engine has to provide the memory: of fused tensors, of a joined rank, of a result that it makes. */
+/* Whether the engine has to provide memory: for fused tensors, for a joined rank, or for a result that it makes. */
 static bool needs_buffer(const struct pl_named_batch *batch)
 {
     return batch->fused || !own_of(batch) || pl_named_makes_memory(batch->collective.kind);
@@ -291,7 +290,7 @@ static uint64_t collective_bytes(const struct pl_named_batch *batch)
     return batch->collective.count * pl_dtype_bytes(batch->collective.dtype);
 }
 
-/* Gives a batch its buffer, unless it has a part of the arena. */
+/* Gives a batch a buffer, unless it has a part of the arena already. */
 static enum pl_status prepare(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;
@@ -317,11 +316,11 @@ static enum pl_status prepare(struct pl_named *named, struct pl_named_batch *bat
                                       collective->op, device->pack, pl_world_deadline_ns(named->world), reterr);
 }
 
-/* ---- through the arena ---- */
+/* ---- sums through the arena ---- */
 
 /*
- * Gives a batch a part of the arena. `*ret_there` is false as long as there is none, and true without one if the ranks
- * cannot open each other's memory. The arena grows when all ranks have ended what came before the batch.
+ * Gives a batch a part of the arena. `*ret_there` is false while no part is free. It is true with no part if the ranks
+ * cannot open each other's memory. Before the arena grows, all ranks must have ended the batches before this one.
  */
 static enum pl_status take_part(struct pl_named *named, struct pl_named_batch *batch, bool *ret_there,
                                 struct pl_error *reterr)
@@ -355,7 +354,7 @@ static bool goes_by_arena(const struct pl_named *named, const struct pl_named_ba
            pl_world_shares_device_memory(named->device.world);
 }
 
-/* Posts the sum of the piece that begins at `at_elems`, after a copy of it to the arena. */
+/* Copies the piece at `at_elems` to the arena and posts its sum. */
 static enum pl_status post_piece(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;
@@ -395,7 +394,7 @@ static bool has_more_pieces(const struct pl_named_batch *batch)
     return batch->whole_elems && batch->at_elems + batch->collective.count < batch->whole_elems;
 }
 
-/* Posts the batches that are queued, as long as there are buffers. */
+/* Posts the queued batches while there are free buffers. */
 static enum pl_status post_queued(struct pl_named *named, bool *ret_moved, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;
@@ -404,7 +403,7 @@ static enum pl_status post_queued(struct pl_named *named, bool *ret_moved, struc
         bool there = true;
 
         if (batch->stage != NAMED_QUEUED) {
-            if (has_more_pieces(batch)) { /* all ranks post in one order */
+            if (has_more_pieces(batch)) { /* all ranks post in the same order */
                 break;
             }
             continue;
@@ -432,16 +431,16 @@ static enum pl_status post_queued(struct pl_named *named, bool *ret_moved, struc
     return PL_OK;
 }
 
-/* ---- what follows the request ---- */
+/* ---- after the request ---- */
 
-/* Records the event after the results, which are in the tensors by then. */
+/* Records the event after the results: the tensors have their values when it is reached. */
 static enum pl_status record_end(struct pl_named_device *device, struct pl_named_batch *batch, struct pl_error *reterr)
 {
     PL_TRY(pl_device_event_take(device->device, &batch->end, reterr));
     return pl_device_event_record(device->device, batch->end->event, device->unpack, reterr);
 }
 
-/* Copies the piece that is there to the tensor, and posts the next one behind that. */
+/* Queues a copy of the finished piece to the tensor, and posts the next piece after it. */
 static enum pl_status end_piece(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;
@@ -468,7 +467,7 @@ static enum pl_status end_piece(struct pl_named *named, struct pl_named_batch *b
     return PL_OK;
 }
 
-/* Unpacks the results into the tensors, behind the request. */
+/* Unpacks the results into the tensors, after the request. */
 static enum pl_status unpack(struct pl_named_device *device, struct pl_named_batch *batch, struct pl_error *reterr)
 {
     enum pl_dtype dtype = batch->collective.dtype;
@@ -479,7 +478,7 @@ static enum pl_status unpack(struct pl_named_device *device, struct pl_named_bat
     return record_end(device, batch, reterr);
 }
 
-/* Whether a stream of the program may follow the end of an operation. */
+/* Whether a stream of the program may follow an operation: wait on the device for its end. */
 static bool is_followed(const struct pl_operation *operation)
 {
     return operation && operation->submission && operation->submission->lose && operation->entry->known;
@@ -495,7 +494,7 @@ static bool has_followed(const struct pl_named_batch *batch)
     return has;
 }
 
-/* Records the end of a batch, which comes after its request. */
+/* Records the end of a batch, after its request. */
 static enum pl_status mark_end(struct pl_named_device *device, struct pl_named_batch *batch, struct pl_error *reterr)
 {
     PL_TRY(open_streams(device, reterr));
@@ -504,9 +503,9 @@ static enum pl_status mark_end(struct pl_named_device *device, struct pl_named_b
 }
 
 /*
- * Frees the names of the operations that are followed, hands over their results, whose sizes are known and whose data
- * comes later, and lists the handles of which everything is given to the device now. The latest end on the stream
- * stands for all.
+ * For the operations that streams may follow: frees their names, and hands over their results, whose sizes are known
+ * but whose data comes later. Lists the submissions of which all operations are queued now; the latest event on the
+ * stream is their end.
  */
 static void list_launched(struct pl_named *named, struct pl_named_batch *batch)
 {
@@ -551,7 +550,7 @@ static enum pl_status launch(struct pl_named *named, struct pl_named_batch *batc
     return PL_OK;
 }
 
-/* Advances the first batch's request, and with it all of them. */
+/* Tests the first batch's request, which advances all requests. */
 static enum pl_status launch_posted(struct pl_named *named, bool *ret_moved, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;
@@ -568,7 +567,7 @@ static enum pl_status launch_posted(struct pl_named *named, bool *ret_moved, str
     return PL_OK;
 }
 
-/* Ends the batches whose data is there. */
+/* Ends the batches whose results are complete. */
 static enum pl_status end_launched(struct pl_named *named, bool *ret_moved, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;
@@ -596,8 +595,8 @@ static enum pl_status end_launched(struct pl_named *named, bool *ret_moved, stru
 /* ---- progress ---- */
 
 /*
- * Ends the first batch, for which the world could not be made: on all ranks, since its making belongs to this batch. A
- * rank that did not come ends the engine.
+ * Ends the first batch because the world could not be made. All ranks do so, because the world was made for this batch.
+ * If a rank did not come, the engine ends.
  */
 static enum pl_status fail_first(struct pl_named *named, struct pl_error *error, struct pl_error *reterr)
 {
@@ -612,7 +611,7 @@ static enum pl_status fail_first(struct pl_named *named, struct pl_error *error,
     return PL_OK;
 }
 
-/* Looks for peers that are gone while nothing moves: NCCL and kernels wait for them without end. */
+/* Checks for lost peers while nothing moves, because NCCL and kernels wait for them without end. */
 static enum pl_status check_peers(struct pl_named *named, bool moved, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;
@@ -636,7 +635,7 @@ static enum pl_status check_peers(struct pl_named *named, bool moved, struct pl_
     return status;
 }
 
-/* Whether a stream of the program may follow a batch, and would go on with what it did not get. */
+/* Whether a stream of the program may follow a batch, and would continue without its data. */
 static bool may_be_followed(const struct pl_named *named)
 {
     bool may = false;
@@ -648,8 +647,8 @@ static bool may_be_followed(const struct pl_named *named)
 }
 
 /*
- * The device's world has failed. NCCL's abort lets the device go on without the data, and takes up to seconds: those
- * whose streams follow are told before it, after the other ranks.
+ * Called when the device's world has failed. NCCL's abort takes up to seconds and lets the device continue without the
+ * data. So before it, tell the other ranks, then the submissions that streams follow.
  */
 static void lose_followed(void *named_at, const struct pl_error *why)
 {
@@ -702,7 +701,7 @@ enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved,
     bool moved = false;
     int heeded;
 
-    heeded = pl_device_pass_captures(device->device); /* the thread may be one of the program's */
+    heeded = pl_device_pass_captures(device->device); /* the thread may belong to the program */
     status = progress(named, &moved, &error);
     pl_device_heed_captures(device->device, heeded);
     *ret_moved = *ret_moved || moved;
@@ -717,7 +716,7 @@ enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved,
             pl_error_context(&error, "'%s' in device memory", device->first->operations[0]->entry->name);
         }
         pl_world_place_error(named->world, device->device, &error);
-        pl_world_revoke(named->world, &error); /* other ranks may wait for this one there */
+        pl_world_revoke(named->world, &error); /* other ranks may wait for this one in a round */
         *reterr = error;
     }
     return status;
@@ -734,7 +733,7 @@ void pl_named_device_done(struct pl_named *named)
 {
     struct pl_named_device *device = &named->device;
 
-    if (device->world) { /* the engine ends, and what is cancelled here is not lost */
+    if (device->world) { /* the engine ends: cancelled operations are not reported as lost */
         pl_world_on_failure(device->world, NULL, NULL);
     }
     for (struct pl_named_batch *batch = device->first, *next; batch; batch = next) {
@@ -744,7 +743,7 @@ void pl_named_device_done(struct pl_named *named)
         }
     }
     for (void **stream = (void *[]){device->pack, device->unpack, NULL}; device->first && *stream; stream++) {
-        /* a device whose work does not end keeps its memory */
+        /* if the device's work does not end, its memory is not released */
         (void)!pl_device_stream_finish(device->device, *stream, pl_deadline_after_ns(LAST_WORK_NS), NULL);
     }
     for (struct pl_named_batch *batch = device->first, *next; batch; batch = next) {

@@ -14,16 +14,16 @@
 
 #define WHAT "operations in device memory" /* for messages */
 
-/* All ranks make the world soon after they have agreed on what needs it: their services come by themselves. */
+/* Longest wait for other ranks, which all make the world soon: their services do so without the program. */
 static const int64_t MEET_NS = 60 * PL_NS_PER_S;
 
 struct pl_named_maker {
     struct pl_world *parent;
     struct pl_device *device;
-    uint64_t arena_bytes; /* 0: it makes the world, and no arena */
+    uint64_t arena_bytes; /* bytes of the arena to make; 0: the world is made, and no arena */
     bool has_thread;
     pthread_t thread;
-    atomic_bool done; /* the thread has set the members below */
+    atomic_bool done; /* set by the thread when the members below have their values */
     struct pl_world *world;
     struct pl_span arena;
     enum pl_status status;
@@ -59,7 +59,7 @@ static void make_arena(struct pl_named_maker *maker)
 static void *make(void *maker_at)
 {
     struct pl_named_maker *maker = maker_at;
-    int heeded = maker->device ? pl_device_pass_captures(maker->device) : 0; /* it may be a thread of the program */
+    int heeded = maker->device ? pl_device_pass_captures(maker->device) : 0; /* the thread may belong to the program */
 
     if (maker->arena_bytes) {
         make_arena(maker);
@@ -94,7 +94,7 @@ static enum pl_status begin(struct pl_named *named, uint64_t arena_bytes, struct
     return PL_OK;
 }
 
-/* Takes what the maker has made. */
+/* Takes over the world or the arena that the thread has made. */
 static enum pl_status end(struct pl_named_device *device, struct pl_error *reterr)
 {
     struct pl_named_maker *maker = PL_TAKE(device->maker);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is submitted to an engine: checks, definitions, names, groups; and what is asked of it. */
+/* Submissions to an engine: checks, definitions, names, groups; and requests for its state. */
 #include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
@@ -152,7 +152,7 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     if (makes_memory && elems > 0 && !op->send) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %s needs send", name, pl_kind_text(op->kind));
     }
-    /* Checks now what the collective would refuse later, when all ranks have agreed on it. */
+    /* Checks now what the collective would refuse later, after all ranks have agreed on the operation. */
     collective.count = makes_memory ? 0 : elems;
     status = pl_collective_check(named->world, &collective, &error);
     if (status != PL_OK) {
@@ -168,7 +168,7 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     return op->kind == PL_ALLTOALL ? check_splits(named, op, name, reterr) : PL_OK;
 }
 
-/* Whether the ranks have agreed on the same reduction before, so that it is right, and its buffers are, too. */
+/* Whether the ranks have agreed on the same reduction before, which was checked then. */
 static bool is_as_agreed(const struct pl_named_op *op, const struct pl_named_definition *agreed)
 {
     bool is = op->kind == PL_ALLREDUCE && agreed->kind == PL_ALLREDUCE && op->dtype == (enum pl_dtype)agreed->dtype &&
@@ -280,7 +280,7 @@ static const char *name_by_number(const struct pl_named *named, const char *what
     return text;
 }
 
-/* Gives the operation of a submission that is called `name` to its entry, unless that has one. */
+/* Gives the operation to the entry called `name`, unless the entry has an operation already. */
 static enum pl_status claim_entry(struct pl_named *named, const char *name, struct pl_named_entry *known,
                                   struct pl_operation *operation, struct pl_error *reterr)
 {
@@ -298,7 +298,7 @@ static enum pl_status claim_entry(struct pl_named *named, const char *name, stru
     return PL_OK;
 }
 
-/* The same for each member of a group. */
+/* Does the same for each member of a group. */
 static enum pl_status claim_entries(struct pl_named *named, const char *base, struct pl_named_submission *submission,
                                     struct pl_error *reterr)
 {
@@ -317,7 +317,7 @@ static enum pl_status claim_entries(struct pl_named *named, const char *base, st
     return PL_OK;
 }
 
-/* Takes the operations of a submission that is refused back from their entries. */
+/* Detaches the operations of a refused submission from their entries. */
 static void release_entries(struct pl_named *named, struct pl_named_submission *submission)
 {
     for (size_t i = 0; i < submission->count; i++) {
@@ -335,7 +335,7 @@ void pl_named_submission_ended(struct pl_named *named, struct pl_named_submissio
     if (submission->ready) {
         pl_device_event_release(PL_TAKE(submission->ready));
     }
-    if (submission->kind != SUBMISSION_OPERATIONS) { /* the service looks after these */
+    if (submission->kind != SUBMISSION_OPERATIONS) { /* the service handles these kinds */
         return;
     }
     submission->next = NULL;

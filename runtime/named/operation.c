@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An engine's operations from the queue to their end: what ranks have agreed on becomes collectives, in device memory
- * many tensors one, and what ends is a submission's.
+ * An engine's operations from the queue to their end: starts the collectives that ranks have agreed on (in device
+ * memory one for many tensors), and reports ended operations to their submissions.
  */
 #include "runtime/named/operation.h"
 
@@ -69,13 +69,13 @@ enum pl_status pl_operation_run(struct pl_named *named, struct pl_operation *ope
     struct pl_named_entry *entry = operation->entry;
 
     operation->state = OPERATION_RUNNING;
-    if (operation->request) { /* from now on the engine cancels it */
+    if (operation->request) { /* the engine cancels the request from now on */
         pl_operation_append(&named->first_running, &named->last_running, operation);
     }
     pl_operation_agree(named, operation);
     PL_TRY(pl_named_table_retire(&named->table, entry, true, reterr));
     if (!operation->request && !operation->submission) {
-        /* in device memory rounds go on, and the others may use the name again before the end */
+        /* device memory: others may use the name again before this operation has ended */
         pl_named_table_drop_idle(&named->table, entry);
         operation->entry = NULL;
     }
@@ -100,7 +100,7 @@ void pl_operation_detach(struct pl_named *named, struct pl_operation *operation)
     operation->entry->local = NULL;
 }
 
-/* Releases what the engine has made for an operation. A message may still come to it if the world has leaked. */
+/* Releases the engine's memory of an operation. If the world has leaked, a message may still write to that memory. */
 static void release(struct pl_named *named, struct pl_operation *operation)
 {
     bool has_memory = operation->result.data || operation->result.rows_of_rank || operation->scratch;
@@ -125,7 +125,7 @@ void pl_operation_end(struct pl_named *named, struct pl_operation *operation, en
 
     operation->state = OPERATION_ENDED;
     release(named, operation);
-    operation->entry = entry && entry->known ? entry : NULL; /* another one may be gone at once */
+    operation->entry = entry && entry->known ? entry : NULL; /* an entry not known to all may be dropped at once */
     if (!submission) {
         operation->next = named->spare;
         named->spare = operation;
@@ -148,7 +148,7 @@ void pl_operation_end(struct pl_named *named, struct pl_operation *operation, en
     }
 }
 
-/* ---- what ranks have agreed on begins ---- */
+/* ---- starting operations that ranks have agreed on ---- */
 
 void pl_operation_finish(struct pl_named *named, struct pl_operation *operation)
 {
@@ -163,8 +163,8 @@ void pl_operation_finish(struct pl_named *named, struct pl_operation *operation)
 }
 
 /*
- * Finds the persistent request of a reduction in host memory: what all ranks have reduced under a name before has one,
- * as long as they agree on the same. NULL: the operation needs a request of its own.
+ * Finds the persistent request of a reduction in host memory: a name that all ranks have reduced before has one, while
+ * they agree on the same definition. NULL: the operation needs a request of its own.
  */
 static enum pl_status find_persistent(struct pl_named *named, struct pl_named_entry *entry,
                                       struct pl_request **ret_request, struct pl_error *reterr)
@@ -186,7 +186,7 @@ static enum pl_status find_persistent(struct pl_named *named, struct pl_named_en
     return PL_OK;
 }
 
-/* Posts the collective of an operation that has no persistent request; in device memory queues it. */
+/* Posts the collective of an operation that has no persistent request; in device memory it is queued. */
 static enum pl_status post_once(struct pl_named *named, struct pl_operation *operation, struct pl_error *reterr)
 {
     const struct pl_named_entry *entry = operation->entry;
@@ -216,7 +216,7 @@ static enum pl_status start(struct pl_named *named, struct pl_operation *operati
         return post_once(named, operation, reterr);
     }
     PL_TRY(pl_request_start(request, operation->send, operation->recv, &done, reterr));
-    done = done && !named->first_running; /* operations end in their order */
+    done = done && !named->first_running; /* operations end in the order of their start */
     operation->request = done ? NULL : request;
     PL_TRY(pl_operation_run(named, operation, reterr));
     if (done) {
@@ -263,7 +263,7 @@ static enum pl_status end_at_once(struct pl_named *named, struct pl_named_entry 
     return PL_OK;
 }
 
-/* Returns 0 for entries whose tensors may be packed together. What is not packed comes after that, in its order. */
+/* Returns 0 for entries whose tensors may be packed together. Entries that are not packed come last, in their order. */
 static int compare_packing(const struct pl_named_entry *one, const struct pl_named_entry *other)
 {
     const struct pl_named_definition *a = &one->definition, *b = &other->definition;
@@ -299,14 +299,14 @@ static void sort_for_packing(struct pl_named_entry **entries, size_t count)
     }
 }
 
-/* True if two entries can share a buffer: the same packing, and the same ranks had joined before each of them. */
+/* Returns whether two entries can share a buffer: equal packing, and the same ranks had joined before each of them. */
 static bool may_be_one(const struct pl_named_table *table, const struct pl_named_entry *a,
                        const struct pl_named_entry *b)
 {
     return pl_named_device_packs(a) && compare_packing(a, b) == 0 && pl_named_table_same_ranks(table, a, b);
 }
 
-/* Starts what is in device memory: sorts it, then fuses each sequence that may be fused. */
+/* Starts the operations in device memory: sorts their entries, then fuses each run of entries that may be fused. */
 static enum pl_status post_on_device(struct pl_named *named, struct pl_named_entry **entries, size_t count,
                                      struct pl_error *reterr)
 {
@@ -340,16 +340,16 @@ enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reter
             PL_TRY(end_at_once(named, entry, reterr));
         } else if (entry->definition.memory == PL_MEMORY_DEVICE) {
             table->ready[on_device++] = entry;
-        } else { /* host memory is not packed: two copies cost as much as a message */
+        } else { /* host memory is not packed: two copies would cost as much as a message */
             PL_TRY(post(named, entry, reterr));
         }
     }
     return on_device > 0 ? post_on_device(named, table->ready, on_device, reterr) : PL_OK;
 }
 
-/* ---- what a submission gets ---- */
+/* ---- results of a submission ---- */
 
-/* What is left of a submission in the engine ends without it: the engine has failed, or the program frees it. */
+/* Ends the operations that a submission still has in the engine: the engine has failed, or the program frees it. */
 static void forget(struct pl_named *named, struct pl_named_submission *submission)
 {
     for (size_t i = 0; i < submission->count; i++) {
@@ -408,7 +408,7 @@ enum pl_status pl_named_submission_end(struct pl_named *named, struct pl_named_s
 
 /* ---- an engine's beginning and end ---- */
 
-/* Cancels what stands for others' operations, and releases what the engine keeps of them, and its requests. */
+/* Cancels the operations that stand in for others', and releases the unused ones and the persistent requests. */
 static void operations_done(struct pl_named *named)
 {
     for (struct pl_operation *operation = named->first_running, *next; operation; operation = next) {

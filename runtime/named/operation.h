@@ -5,7 +5,7 @@
 
 #include "runtime/named/engine.h"
 
-/** Appends an operation to the list of queued or of running ones. */
+/** Appends an operation to the list of queued or of running operations. */
 static inline void pl_operation_append(struct pl_operation **first, struct pl_operation **last,
                                        struct pl_operation *operation)
 {
@@ -17,16 +17,16 @@ static inline void pl_operation_append(struct pl_operation **first, struct pl_op
 /** Takes an operation out of the queue if it is there. */
 void pl_operation_unqueue(struct pl_named *named, struct pl_operation *operation);
 
-/** Makes the operation by which a rank that has joined takes part in `entry`. NULL: out of memory. */
+/** Makes an operation by which a joined rank takes part in `entry`. Returns NULL if memory is out. */
 struct pl_operation *pl_operation_stand_in(struct pl_named *named, struct pl_named_entry *entry,
                                            struct pl_error *reterr);
 
-/** Notes that ranks have agreed on an operation: it needs no further round. */
+/** Notes that ranks have agreed on an operation, which needs no further round. */
 void pl_operation_agree(struct pl_named *named, struct pl_operation *operation);
 
 /**
- * Begins the collective of an operation, in a request or in a batch of the device. Its entry no longer takes part in
- * rounds.
+ * Marks an operation as running: its collective is in a request, or in a batch of the device. Its entry no longer takes
+ * part in rounds.
  */
 enum pl_status pl_operation_run(struct pl_named *named, struct pl_operation *operation,
                                 struct pl_error *reterr) PL_MUST_CHECK;
@@ -34,23 +34,23 @@ enum pl_status pl_operation_run(struct pl_named *named, struct pl_operation *ope
 /** Ends an operation in host memory whose collective has succeeded. */
 void pl_operation_finish(struct pl_named *named, struct pl_operation *operation);
 
-/** Hands the result of an operation to its submission: when it is complete, or before the operation is detached. */
+/** Moves the result of an operation to its submission, when it is complete or before the operation is detached. */
 void pl_operation_give_result(struct pl_operation *operation);
 
 /**
- * Lets the program use this name again while the operation still runs on the GPU; a stream of the program waits for its
- * end. All ranks must know the entry.
+ * Lets the program use this name again while the operation still runs on the GPU; a stream of the program waits for the
+ * operation's end. All ranks must know the entry.
  */
 void pl_operation_detach(struct pl_named *named, struct pl_operation *operation);
 
-/** Ends an operation that needs no round any more, and drops an automatic name. `failure` NULL means success. */
+/** Ends an operation that needs no more rounds, and drops its automatic name. `failure` NULL means success. */
 void pl_operation_end(struct pl_named *named, struct pl_operation *operation, enum pl_status status,
                       const char *failure);
 
 /** Lists a submission whose operations have ended, except the fence before a change of the process sets. */
 void pl_named_submission_ended(struct pl_named *named, struct pl_named_submission *submission);
 
-/** True if a submission has ended, or never will because the engine has failed. */
+/** Returns whether a submission has ended, or never will because the engine has failed. */
 static inline bool pl_named_submission_has_ended(const struct pl_named *named,
                                                  const struct pl_named_submission *submission)
 {
@@ -68,14 +68,14 @@ enum pl_status pl_named_submission_end(struct pl_named *named, struct pl_named_s
 enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Returns the name of an operation of this rank that is in flight. NULL if there is none, or if the world has failed,
- * so that none will end.
+ * Returns the name of an operation of this rank that is in flight. NULL: there is none, or the world has failed and no
+ * operation will end.
  */
 const char *pl_named_name_under_way(const struct pl_named *named);
 
 /**
- * Returns the name of an operation that the ranks have agreed on and that has not ended, also of a detached one. NULL
- * if there is none.
+ * Returns the name of an operation that the ranks have agreed on and that has not ended; it may be detached. NULL:
+ * there is none.
  */
 const char *pl_named_name_agreed(const struct pl_named *named);
 
@@ -91,18 +91,18 @@ void pl_named_describe_sum(const struct pl_named *named, const struct pl_named_d
 
 /**
  * Fills the collective of an operation whose entry all ranks have announced, and makes the memory of its result. In
- * device memory the engine's own buffers are added later. `counts` and `recv_counts` are [n], for the kinds whose ranks
- * have different numbers of rows.
+ * device memory the engine's own buffers are added later. `counts` and `recv_counts` are [n]; they are used if ranks
+ * may have different numbers of rows.
  */
 enum pl_status pl_named_describe(struct pl_named *named, const struct pl_named_entry *entry,
                                  struct pl_operation *operation, uint64_t *counts, uint64_t *recv_counts,
                                  struct pl_collective *collective, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Calls the observer if there is an active one. `rank` is a rank of the engine's world, for ANNOUNCED. */
+/** Calls the observer if it is active. `rank` is the rank that announced the entry, in the engine's world. */
 void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, const struct pl_named_entry *entry,
                        int rank, bool first);
 
-/** Begins the operations that the table has made ready. Some may end at once. */
+/** Starts the operations that the table has made ready. Some may end at once. */
 enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

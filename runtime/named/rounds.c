@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Negotiation rounds: the ranks' announcements, and what follows from them. Every rank processes the same bytes in the
- * same order.
+ * Negotiation rounds: ranks announce submissions, and process all announcements. Every rank processes the same bytes in
+ * the same order.
  */
 
 #include "base/clock.h"
@@ -18,7 +18,7 @@
 enum announcement {
     ANNOUNCE_ID = 1,        /* uint32_t id, row counts */
     ANNOUNCE_WHOLE = 2,     /* uint16_t name length, name, definition, row counts */
-    ANNOUNCE_ANONYMOUS = 3, /* as WHOLE; the name is used only once */
+    ANNOUNCE_ANONYMOUS = 3, /* as ANNOUNCE_WHOLE, but the name is used only once */
 };
 
 enum { WAITING_LINES = 8 };
@@ -48,7 +48,7 @@ static void announce_long(struct pl_named *named, const struct pl_operation *ope
     pl_text_append_n(payload, (const char *)operation->row_counts, row_counts * sizeof(uint64_t));
 }
 
-/* Returns true if the number fits into the head: at the end of the last range, or as a range of its own. */
+/* Returns whether the number fits into the head: at the end of the last range, or as a new range. */
 static bool announce_short(struct pl_named_head *head, unsigned *ranges, uint32_t id)
 {
     if (*ranges > 0 && head->ranges[*ranges - 1].first + head->ranges[*ranges - 1].count == id) {
@@ -64,9 +64,9 @@ static bool announce_short(struct pl_named_head *head, unsigned *ranges, uint32_
 }
 
 /*
- * Says for a warning what this rank waits for, since the program did not call the round's allgather, and a name for it
- * would cost time in each round. That is one tensor, with the ranks that have not submitted it according to earlier
- * rounds, or the joining or leaving of all ranks.
+ * Appends to a warning what this rank waits for. This is computed only for a warning, because a name for each round's
+ * allgather would cost time. It names one tensor and the ranks that had not submitted it in earlier rounds, or says
+ * that ranks join or leave.
  */
 void pl_named_append_awaited(const void *subject, struct pl_text *text)
 {
@@ -171,7 +171,7 @@ static enum pl_status process_announcement(struct pl_named *named, int rank, con
     return PL_OK;
 }
 
-/* Fails an operation that no collective runs for, and that may be queued still. */
+/* Fails an operation that has no collective; it may still be queued. */
 static void fail(struct pl_named *named, struct pl_operation *operation, enum pl_status status, const char *failure)
 {
     pl_operation_unqueue(named, operation);
@@ -179,7 +179,7 @@ static void fail(struct pl_named *named, struct pl_operation *operation, enum pl
     pl_operation_end(named, operation, status, failure);
 }
 
-/* Fails every tensor that is in flight. All ranks do the same. */
+/* Fails every tensor in flight. All ranks do so in the same round. */
 static enum pl_status fail_pending(struct pl_named *named, enum pl_status status, const char *failure,
                                    struct pl_error *reterr)
 {
@@ -197,7 +197,7 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
     return PL_OK;
 }
 
-/* Appends which tensors are waited for, and which ranks have not submitted them. */
+/* Appends the names of the tensors that ranks wait for, each with the ranks that have not submitted it. */
 static void append_waiting(const struct pl_named *named, struct pl_text *text)
 {
     int lines = 0;
@@ -212,10 +212,7 @@ static void append_waiting(const struct pl_named *named, struct pl_text *text)
     }
 }
 
-/*
- * Fails the tensors that are waited for and will not come. The error names them, and the ranks that have not submitted
- * them.
- */
+/* Fails the tensors that ranks wait for in vain. The error names them, and the ranks that have not submitted them. */
 static enum pl_status fail_waiting(struct pl_named *named, enum pl_status status, const char *why,
                                    struct pl_error *reterr)
 {
@@ -233,7 +230,7 @@ static void append_all_awaited(const void *subject, struct pl_text *text)
     append_waiting(subject, text);
 }
 
-/* Warns of the tensor that has waited longest while rounds go on. The lowest rank warns, for all ranks. */
+/* Warns of the tensor that has been pending longest while rounds go on. Only the lowest rank warns. */
 static void warn_of_oldest(struct pl_named *named)
 {
     const struct pl_named_entry *oldest = named->table.first_pending;
@@ -249,14 +246,14 @@ static void warn_of_oldest(struct pl_named *named)
                          &(struct pl_about){.append = append_all_awaited, .subject = named});
 }
 
-/* Decides whether to wait longer for tensors that are not ready. `any`: flags that one rank has. */
+/* Decides whether to wait longer for tensors that are not ready. `any`: the flags that at least one rank has set. */
 static enum pl_status check_waiting(struct pl_named *named, uint32_t any, struct pl_error *reterr)
 {
     if (named->table.ready_count > 0) {
         named->round.deadline_ns = 0;
         return PL_OK;
     }
-    if (any & NAMED_HEAD_EXPIRED) { /* other threads might still have submitted them */
+    if (any & NAMED_HEAD_EXPIRED) { /* other threads might still have submitted the tensors */
         PL_TRY(fail_waiting(named, PL_TIMEOUT,
                             "waited until the deadline for tensors that not all ranks have submitted: ", reterr));
     }
@@ -268,7 +265,7 @@ static enum pl_status check_waiting(struct pl_named *named, uint32_t any, struct
     return PL_OK;
 }
 
-/* Spaces out rounds that agree on nothing, while ranks wait for submissions of other threads. */
+/* Sets a growing delay between rounds that agree on nothing, while ranks wait for submissions of other threads. */
 static void pace(struct pl_named *named, uint32_t any)
 {
     struct pl_named_round *round = &named->round;
@@ -285,7 +282,7 @@ static void pace(struct pl_named *named, uint32_t any)
         now_ns + pl_clock_backoff_ns(now_ns - round->quiet_since_ns, NAP_SHORTEST_NS, NAP_LONGEST_NS);
 }
 
-/* Whether a round that is needed may begin. */
+/* Returns whether a round that is needed may begin now. */
 static bool may_begin(const struct pl_named *named)
 {
     if (named->held) {
@@ -346,7 +343,7 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
         named->join_last_rank = named->table.last_joined;
         named->joining = false;
         pl_named_table_join_reset(&named->table);
-        /* ranks that joined early have numbered fewer operations */
+        /* ranks that joined early have counted fewer automatic names: all start again from 0 */
         named->joins++;
         memset(named->numbered, 0, sizeof(named->numbered));
         named->numbered_groups = 0;
@@ -433,7 +430,7 @@ static enum pl_status post_round(struct pl_named *named, struct pl_error *reterr
     return PL_OK;
 }
 
-/* Adds to the error of an operation's request which it is. */
+/* Adds the operation's name to the error of its request. */
 static enum pl_status in_operation(const struct pl_operation *operation, enum pl_status status, struct pl_error *reterr)
 {
     if (status != PL_OK) {
@@ -442,7 +439,7 @@ static enum pl_status in_operation(const struct pl_operation *operation, enum pl
     return status;
 }
 
-/* Adds to the error of a round's request what this rank waits for. */
+/* Adds to the error of a round's request the names that this rank waits for. */
 static enum pl_status in_round(const struct pl_named *named, enum pl_status status, struct pl_error *reterr)
 {
     if (status != PL_OK) {
@@ -454,7 +451,7 @@ static enum pl_status in_round(const struct pl_named *named, enum pl_status stat
     return status;
 }
 
-/* Ends the round's request: releases it unless it is the persistent one, and processes what was received. */
+/* Ends the round's request: processes the received data, and releases the request unless it is persistent. */
 static enum pl_status end_request(struct pl_named *named, struct pl_error *reterr)
 {
     struct pl_request *request = PL_TAKE(named->round.request);
@@ -463,7 +460,7 @@ static enum pl_status end_request(struct pl_named *named, struct pl_error *reter
     return named->round.in_payload ? process_round(named, reterr) : process_heads(named, reterr);
 }
 
-/* Waits for the request of the first operation that runs, and ends that. */
+/* Waits for the request of the first running operation, and ends the operation. */
 static enum pl_status end_running(struct pl_named *named, struct pl_error *reterr)
 {
     struct pl_operation *operation = named->first_running;
@@ -487,7 +484,7 @@ bool pl_named_has_work(const struct pl_named *named)
     return named->failure.status == PL_OK && !named->left && named->undone > 0;
 }
 
-/* Whether this rank waits for what only a round can change. */
+/* Returns whether this rank waits for something that only a round can change. */
 static bool needs_round(const struct pl_named *named)
 {
     return !named->left && (named->unagreed > 0 || named->joining || named->leaving);
@@ -498,8 +495,8 @@ static enum pl_status progress_once(struct pl_named *named, bool block, struct p
     bool need_round = needs_round(named), progressed = false, needs_another = false, done;
 
     /*
-     * Requests end in the order in which they were started. Operations come first, since a round is started after those
-     * of the previous one.
+     * Requests end in the order in which they were started. Operations are tested first, because those of a round are
+     * started before the next round.
      */
     while (named->first_running) {
         struct pl_operation *first = named->first_running;
@@ -521,7 +518,7 @@ static enum pl_status progress_once(struct pl_named *named, bool block, struct p
     if (named->device.first) {
         PL_TRY(pl_named_device_progress(named, &progressed, reterr));
     }
-    if (progressed) { /* what is submitted next may need a round, too */
+    if (progressed) { /* the next submissions may need a round, too */
         return PL_OK;
     }
     if (!named->round.request && need_round && may_begin(named)) {
@@ -533,7 +530,7 @@ static enum pl_status progress_once(struct pl_named *named, bool block, struct p
     }
     if (!named->first_running) {
         PL_TRY(end_request(named, reterr));
-        needs_another = needs_round(named); /* it is posted before what this one has begun is waited for */
+        needs_another = needs_round(named); /* if so, it is posted before waiting for this round's operations */
     }
     return named->first_running && !needs_another && !named->device.first ? end_running(named, reterr) : PL_OK;
 }
@@ -550,7 +547,7 @@ enum pl_status pl_named_progress(struct pl_named *named, bool block, struct pl_e
         if (status != PL_OK) {
             error.status = status;
             pl_world_place_error(named->world, named->device.device, &error);
-            pl_world_revoke(named->world, &error); /* the cause may be this rank's alone, such as its memory */
+            pl_world_revoke(named->world, &error); /* others may not see the cause, such as a lack of memory here */
             named->failure = error;
         }
     }

@@ -19,27 +19,27 @@
 
 enum {
     DEFAULT_START_BYTES = 1 << 20,
-    SMALL_BYTES = 1 << 10, /* of a submission whose memory is kept: one operation with a name of 255 bytes */
+    SMALL_BYTES = 1 << 10, /* largest submission whose memory is reused: one operation with a name of 255 bytes */
 };
 _Static_assert(SMALL_BYTES >= sizeof(struct pl_named_submission) + sizeof(struct pl_operation) + 256, "too small");
 
-/* For this long the thread leaves a submission to a thread that may come to wait for it. */
+/* How long the service's thread leaves a submission to a thread that may soon wait for it. */
 static const int64_t WATCH_NS = PL_NS_PER_MS;
-/* The naps of a waiting thread, and how long it polls before the first one. */
+/* How long a waiting thread polls before its first nap, and the shortest and longest naps. */
 static const int64_t LOOK_NS = 160 * PL_NS_PER_US;
 static const int64_t WAIT_NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
 static const int64_t WAIT_NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
 /*
- * The same for the service's thread, which runs beside a program that computes. It polls if operations have callbacks;
- * often another thread waits for one.
+ * The same for the service's thread, which runs beside a program that computes. It polls only while operations have
+ * callbacks, because a thread often waits for one.
  */
 static const int64_t THREAD_LOOK_NS = 100 * PL_NS_PER_US;
 static const int64_t THREAD_NAP_SHORTEST_NS = 50 * PL_NS_PER_US;
 static const int64_t THREAD_NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
 
 /*
- * Returns whether to poll again, which is so until nothing has moved for `look_ns`. Call it under the lock, which it
- * releases meanwhile for other threads.
+ * Returns whether to poll again: true until nothing has moved for `look_ns`. Call it under the lock, which it releases
+ * meanwhile for other threads.
  */
 static bool looks_again(struct pl_service *service, int64_t idle_ns, int64_t look_ns)
 {
@@ -53,7 +53,7 @@ static bool looks_again(struct pl_service *service, int64_t idle_ns, int64_t loo
     return looks;
 }
 
-/* Naps after a step of the thread in which nothing has moved. Call it under the lock, which it releases meanwhile. */
+/* Lets the service's thread nap after a step without progress. Call it under the lock, which it releases meanwhile. */
 static void thread_nap(struct pl_service *service)
 {
     int64_t idle_ns = pl_service_idle_ns(service);
@@ -65,14 +65,14 @@ static void thread_nap(struct pl_service *service)
     }
 }
 
-/* Returns whether the thread is to lead now; it sleeps while it has nothing to do. Call it under the lock. */
+/* Returns whether the service's thread is to lead now; sleeps if nothing is in flight. Call it under the lock. */
 static bool thread_may_lead(struct pl_service *service, uint64_t *seen, int64_t *since_ns)
 {
     int64_t deadline_ns = PL_DEADLINE_NEVER;
 
     if (service->synced.outstanding == 0) {
         *since_ns = 0;
-        if (*seen != service->synced.submitted) { /* a program that will soon submit again need not wake it */
+        if (*seen != service->synced.submitted) { /* a program that soon submits again need not wake this thread */
             deadline_ns = pl_clock_now_ns() + WATCH_NS;
         }
         *seen = service->synced.submitted;
@@ -192,7 +192,7 @@ void pl_service_leave_lead(struct pl_service *service)
     pthread_mutex_unlock(&service->lock);
 }
 
-/* Joins the service's own thread, which was told to end. */
+/* Joins the service's own thread after it was told to end. */
 static void join_thread(struct pl_service *service, int64_t deadline_ns)
 {
     while (service->has_thread && !pl_deadline_passed(deadline_ns)) {
@@ -207,7 +207,7 @@ void pl_service_revoke(struct pl_service *service, const struct pl_error *why)
 {
     for (struct pl_named *named = service->all; named; named = named->next) {
         if (named->device.world) {
-            pl_world_on_failure(named->device.world, NULL, NULL); /* the process ends with an error of its own */
+            pl_world_on_failure(named->device.world, NULL, NULL); /* the process ends with its own error */
             pl_world_revoke(named->device.world, why);
         }
         pl_world_revoke(named->world, why);
@@ -251,7 +251,7 @@ void pl_service_free(struct pl_service *service)
     free(service);
 }
 
-/* Wakes a thread that goes on with what is outstanding. Call it under the lock. */
+/* Wakes a thread that leads while submissions are outstanding. Call it under the lock. */
 static void wake(struct pl_service *service)
 {
     if (service->synced.naps) {
@@ -281,8 +281,8 @@ static void push(struct pl_service *service, struct pl_named_submission *submiss
 }
 
 /*
- * Leads for one step, which announces what was submitted, if that is much: a thread that had to be woken for it would
- * take the processor from a program that computes. Call it under the lock, which it releases meanwhile.
+ * If at least start_bytes were submitted, leads for one step, which announces them. Waking the service's thread for
+ * this would take the processor from a program that computes. Call it under the lock, which it releases meanwhile.
  */
 static void begin_much(struct pl_service *service)
 {
@@ -305,8 +305,8 @@ static enum pl_status refuse_left(struct pl_error *reterr)
 }
 
 /*
- * Makes a submission in one piece of memory with its operations, `row_counts` numbers and a copy of `name`, which may
- * be NULL. A small one takes the memory of an earlier one. Call it under the lock.
+ * Makes a submission in one block of memory: its operations, `row_counts` numbers, and a copy of `name`, which may be
+ * NULL. A small submission reuses the memory of an earlier one. Call it under the lock.
  */
 static struct pl_named_submission *submission_new(struct pl_service *service, enum pl_named_submission_kind kind,
                                                   const char *name, size_t count, size_t row_counts,
@@ -359,14 +359,14 @@ static uint64_t bytes_of(const struct pl_named_op *op)
 }
 
 /*
- * Checks what is to be submitted under `of_name`, NULL: a name that is not there. `*ret_rows` is how many numbers of
- * rows and splits it has. Call it under the lock.
+ * Checks the operations to submit. `of_name`: the entry of their name; NULL: the name is new. `*ret_rows` becomes the
+ * number of their rows and splits. Call it under the lock.
  */
 static enum pl_status check(struct pl_service *service, const struct pl_named *named, const char *name,
                             const struct pl_service_name *of_name, const struct pl_named_op *ops, size_t count,
                             size_t *ret_rows, uint64_t *ret_bytes, struct pl_error *reterr)
 {
-    /* the leader may change the entry of a name that is under way */
+    /* while the name is in flight, the leader may change its entry */
     const struct pl_named_entry *known = of_name && !of_name->submission ? of_name->entry : NULL;
 
     *ret_rows = 0;
@@ -385,7 +385,7 @@ static enum pl_status check(struct pl_service *service, const struct pl_named *n
     return PL_OK;
 }
 
-/* Checks the operations, and enters them and their names as in flight. Call it under the lock. */
+/* Checks the operations, and marks them and their names as in flight. Call it under the lock. */
 static enum pl_status admit(struct pl_service *service, int set, const char *name, const struct pl_named_op *ops,
                             size_t count, bool grouped, struct pl_device_event **ready_at,
                             struct pl_completion *completion, struct pl_error *reterr)
@@ -429,10 +429,7 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
     return PL_OK;
 }
 
-/*
- * The event is recorded before the lock is taken: a call of the driver may take long, and nobody who waits for the lock
- * needs it.
- */
+/* Records the event before taking the lock, because the driver's call may take long and threads wait for the lock. */
 static enum pl_status mark_and_admit(struct pl_service *service, int set, const char *name,
                                      const struct pl_named_op *ops, size_t count, bool grouped,
                                      struct pl_completion *completion, struct pl_error *reterr)
@@ -468,7 +465,7 @@ enum pl_status pl_service_submit_group(struct pl_service *service, int set, cons
     return mark_and_admit(service, set, base, ops, count, true, completion, reterr);
 }
 
-/* Queues what is not an operation, unless one of its kind is under way already. Call it under the lock. */
+/* Queues a join or a change of the sets, unless one is in flight already. Call it under the lock. */
 static enum pl_status submit_other(struct pl_service *service, enum pl_named_submission_kind kind, const int *ranks,
                                    int rank_count, int *set, struct pl_completion *completion, struct pl_error *reterr)
 {
@@ -536,7 +533,7 @@ bool pl_service_is_done(struct pl_service *service, const struct pl_completion *
     return done;
 }
 
-/* Naps after a step in which nothing has moved. Call it under the lock, which it releases meanwhile. */
+/* Naps after a step without progress. Call it under the lock, which it releases meanwhile. */
 static void nap(struct pl_service *service)
 {
     int64_t idle_ns = pl_service_idle_ns(service);
@@ -577,7 +574,7 @@ static void wait_until(struct pl_service *service, const bool *done)
     }
 }
 
-/* Waits for the end, under the lock. */
+/* Waits for the end of the operation. Call it under the lock. */
 static enum pl_status wait_for(struct pl_service *service, struct pl_completion *completion, struct pl_error *reterr)
 {
     wait_until(service, &completion->done);
@@ -602,7 +599,7 @@ enum pl_status pl_service_follow(struct pl_service *service, struct pl_completio
 {
     enum pl_status status = PL_OK;
 
-    pthread_mutex_lock(&service->lock); /* the leader takes the event back under it */
+    pthread_mutex_lock(&service->lock); /* the leader changes `launched` under the lock */
     wait_until(service, &completion->is_launched);
     if (completion->launched) {
         status = pl_device_stream_wait_outside(service->all->device.device, stream, completion->launched->end->event,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A service's GPU, where its world has none: opened for the first operation there, released before CUDA goes. */
+/* A service's GPU if its world has none: opened for the first operation there, released before CUDA shuts down. */
 #include "base/clock.h"
 #include "collectives/world_private.h"
 #include "device/device_private.h"
@@ -8,11 +8,11 @@
 
 static const int64_t NAP_NS = 50 * PL_NS_PER_US;
 
-/* Opens the device for all engines. */
+/* Opens the device for the engines of all sets. */
 static enum pl_status open_device(struct pl_service *service, int ordinal, struct pl_error *reterr)
 {
     PL_TRY(pl_device_open(ordinal, &service->device, reterr));
-    pthread_mutex_lock(&service->lock); /* submissions and changes of the sets look at the engines */
+    pthread_mutex_lock(&service->lock); /* submissions and changes of the sets read the engines' list */
     for (struct pl_named *named = service->all; named; named = named->next) {
         pl_named_use_device(named, service->device);
     }
@@ -54,7 +54,7 @@ static bool is_on_device(const struct pl_named_submission *submission)
     return is;
 }
 
-/* Whether operations in device memory are not done. The caller leads, and holds the lock. */
+/* Returns whether operations in device memory are in flight. The caller leads, and holds the lock. */
 static bool works_on_device(struct pl_service *service)
 {
     bool works = false;

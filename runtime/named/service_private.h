@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The service's structs, and what its files use of each other. Internal to runtime/. */
+/** The service's structs, and the functions that its files share. Internal to runtime/. */
 #ifndef PL_RUNTIME_NAMED_SERVICE_PRIVATE_H
 #define PL_RUNTIME_NAMED_SERVICE_PRIVATE_H
 
@@ -10,11 +10,11 @@
 
 enum { SERVICE_NAME_CHAINS = 1024 };
 
-/** A name in a process set: a submission uses it now, or all ranks know it. */
+/** A name in a process set that a submission uses now, or that all ranks know. */
 struct pl_service_name {
     struct pl_service_name *next;           /* next one in its hash chain */
-    struct pl_named_submission *submission; /* NULL: no submission uses the name */
-    struct pl_named_entry *entry;           /* NULL: the entry may change while the set exists */
+    struct pl_named_submission *submission; /* submission that uses the name now; NULL: none */
+    struct pl_named_entry *entry;           /* entry that all ranks know, fixed; NULL: it may change */
     uint64_t hash;
     int set;
     bool is_group;
@@ -23,20 +23,20 @@ struct pl_service_name {
 
 /** A process set, until it is removed. */
 struct pl_service_members {
-    int count;  /* 0: the number is free */
+    int count;  /* number of ranks; 0: the set's number is free */
     int *ranks; /* [count], ranks of the whole world in the set's order */
-    /* Their rank numbers, also roots, count in the set. NULL: this rank is not a member. */
+    /* for the members' engine; its rank numbers and roots count in the set. NULL: this rank is not a member */
     struct pl_world *world;
     struct pl_named *named;
 };
 
 struct pl_service {
-    pthread_mutex_t opening;  /* held while a device is opened; guards device and is_released */
-    struct pl_device *device; /* the one that pl_service_use_device() has opened; NULL: none */
+    pthread_mutex_t opening;  /* held while a device is opened; guards `device` and `is_released` */
+    struct pl_device *device; /* the device that pl_service_use_device() has opened; NULL: none */
     bool is_released;
     struct pl_world *world;
     /* written by the leader with the lock held; read by the leader, or with the lock held */
-    struct pl_service_members *sets; /* [set_capacity], by number of the set */
+    struct pl_service_members *sets; /* [set_capacity], indexed by set number */
     size_t set_count, set_capacity;
     struct pl_named *all; /* engine of set 0, first in the list of engines */
     struct pl_named_options options;
@@ -47,57 +47,54 @@ struct pl_service {
     pthread_cond_t work;    /* signalled for the service's thread */
     struct {
         struct pl_named_submission *first, *last; /* submissions that the leader has not taken yet */
-        uint64_t bytes;                           /* bytes of the submissions in that list */
-        struct pl_named_submission *spare;        /* ended small submissions, for reuse */
+        uint64_t bytes;                           /* sum of the bytes of these submissions */
+        struct pl_named_submission *spare;        /* ended small submissions, whose memory is reused */
         struct pl_service_name *names[SERVICE_NAME_CHAINS];
         uint64_t submitted;          /* number of submissions */
         size_t outstanding;          /* number of submissions that have not ended */
         size_t calls;                /* number of submissions that end in a callback: no thread waits for them */
         unsigned waiters;            /* number of waiting threads */
-        bool leads;                  /* a thread leads; only this thread uses the fields below `synced` */
-        bool naps;                   /* the leader sleeps for a short time, because it has nothing to do */
+        bool leads;                  /* a thread leads; only this thread uses the fields after `synced` */
+        bool naps;                   /* the leader sleeps briefly because nothing has moved */
         bool thread_sleeps;          /* the service's thread sleeps until it is woken */
-        bool urgent;                 /* the service's thread must not wait for a thread that may come to wait */
-        bool joining, changing_sets; /* submitted and not ended yet */
+        bool urgent;                 /* the service's thread must lead at once, and not wait for other threads */
+        bool joining, changing_sets; /* a join or a change of the sets was submitted and has not ended */
         bool leaving, left;
         bool stop;
         int64_t aborts_until_ns; /* until this time waiting threads leave the lead to pl_service_abort() */
-        int64_t begun_ns;        /* when a thread that submitted much led last */
+        int64_t begun_ns;        /* time when a thread last led for the bytes that it had submitted */
     } synced;
-    /* Used by the leader. */
+    /* used by the leader only */
     struct pl_named_submission *first_taken; /* submissions in flight in an engine */
     struct pl_named_submission *join, *set_change;
     uint64_t moves;
-    int64_t moved_ns; /* time since which nothing has moved; 0: the last step moved something */
+    int64_t moved_ns; /* time of the last progress; 0: the last step made progress */
     int64_t reported_ns;
-    int64_t kept_ns; /* time since which ended submissions are held back; 0: none is */
+    int64_t kept_ns; /* start of the time for which ended submissions are held back; 0: none is held back */
 };
 
 /**
- * Takes what was submitted, advances every engine once, and reports what has ended. With `block` it may wait until
- * something moves. Returns whether something moved. The caller leads, and holds the lock, which is released meanwhile.
+ * Takes new submissions, advances every engine once, and reports ended submissions. With `block` it may wait for
+ * progress. Returns whether there was any. The caller leads, and holds the lock, which is released meanwhile.
  */
 bool pl_service_step(struct pl_service *service, bool block);
 
 /**
- * Makes the calling thread the leader. Returns false if another thread stays in a collective until the deadline,
- * perhaps with the lock. `stops`: the service's own thread must end.
+ * Makes the calling thread the leader. Returns false if another thread does not leave the lead before the deadline;
+ * that thread may hold the lock. `stops`: the service's own thread must end.
  */
 bool pl_service_take_lead(struct pl_service *service, bool stops, int64_t deadline_ns);
 
 /** Gives up the lead. */
 void pl_service_leave_lead(struct pl_service *service);
 
-/**
- * Ends the worlds of all engines because of `why`, which the other ranks get. Called by the leader of a process that
- * ends.
- */
+/** Ends the worlds of all engines; the other ranks get the error `why`. Called by the leader of a process that ends. */
 void pl_service_revoke(struct pl_service *service, const struct pl_error *why);
 
-/** Ends everything in flight with the status of `error`. Call it as pl_service_step(). */
+/** Ends all submissions with the status of `error`. The rules of pl_service_step() apply. */
 void pl_service_end_all(struct pl_service *service, const struct pl_error *error);
 
-/** Returns how long nothing has moved, and warns if that lasts. Called by the leader, after a step. */
+/** Returns how long nothing has moved; warns if that lasts long. Called by the leader after a step. */
 int64_t pl_service_idle_ns(struct pl_service *service);
 
 /*
@@ -107,29 +104,29 @@ int64_t pl_service_idle_ns(struct pl_service *service);
 /** Returns the name of an operation, or of a group, in `set`; NULL: there is none. */
 struct pl_service_name *pl_service_find_name(struct pl_service *service, int set, const char *text, bool is_group);
 
-/** Gives a submission its name. `name` NULL: it is made. No other submission may use the name. */
+/** Gives a submission its name. If `name` is NULL, it is made. No other submission may use the name. */
 enum pl_status pl_service_claim_name(struct pl_service *service, struct pl_service_name *name,
                                      struct pl_named_submission *submission, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Frees the name of a submission for another one. */
+/** Frees the name of a submission for others. */
 void pl_service_drop_name(struct pl_service *service, struct pl_named_submission *submission);
 
-/** Keeps the memory of a submission for the next one, or frees it. Call it under the lock. */
+/** Keeps the memory of a submission for reuse, or frees it. Call it under the lock. */
 void pl_service_submission_free(struct pl_named_submission *submission);
 
-/** Makes set 0, and releases all sets, without waiting, and all names. */
+/** Make set 0; release all sets, without waiting, and all names. */
 enum pl_status pl_service_sets_new(struct pl_service *service, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_service_sets_free(struct pl_service *service);
 
 /**
- * The work of pl_service_add_set() and pl_service_remove_set(), once ranks have agreed and set 0 has nothing in flight.
- * Call them under the lock. Collective.
+ * Do the work of pl_service_add_set() and pl_service_remove_set(), after ranks have agreed and set 0 has nothing in
+ * flight. Call them under the lock. Collective.
  */
 enum pl_status pl_service_sets_add(struct pl_service *service, const int *ranks, int count, int *ret_set,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_service_sets_remove(struct pl_service *service, int set, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns the engine of `set`. PL_INVALID: unknown set, or this rank is not a member. */
+/** Returns the engine of `set`. PL_INVALID: the set is unknown, or this rank is not a member. */
 enum pl_status pl_service_set_named(const struct pl_service *service, int set, struct pl_named **ret_named,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A service's process sets, and the names in them. A set is a numbered group of ranks with a world and an engine of its
- * own. A name is under way, or the set's engine has an entry for it that all ranks know.
+ * A service's process sets, and the names in them. A set is a numbered group of ranks with its own world and engine. A
+ * name is in flight, or the set's engine has an entry for it that all ranks know.
  */
 #include "base/clock.h"
 #include "base/hash.h"
@@ -17,7 +17,7 @@
 
 #define WHAT "process sets" /* for messages */
 
-/* The members make a set's world right after all ranks have compared what they add. */
+/* How long the members wait for each other to make a set's world, after all ranks have compared their lists. */
 static const int64_t MEET_NS = 60 * PL_NS_PER_S;
 
 /* ---- names ---- */
@@ -59,7 +59,7 @@ enum pl_status pl_service_claim_name(struct pl_service *service, struct pl_servi
     return PL_OK;
 }
 
-/* Drops a name that stands for nothing any more. */
+/* Drops a name that is neither in flight nor known to all ranks. */
 static void drop(struct pl_service *service, struct pl_service_name *name)
 {
     struct pl_service_name **at = &service->synced.names[name->hash % SERVICE_NAME_CHAINS];
@@ -83,7 +83,7 @@ void pl_service_drop_name(struct pl_service *service, struct pl_named_submission
     }
 }
 
-/* Forgets the entries of a set that is removed. */
+/* Forgets the entries of a set before it is removed. */
 static void forget_names(struct pl_service *service, int set)
 {
     for (size_t i = 0; i < SERVICE_NAME_CHAINS; i++) {
@@ -157,7 +157,7 @@ enum pl_status pl_service_sets_new(struct pl_service *service, struct pl_error *
     return PL_OK;
 }
 
-/* Returns PL_OK if all ranks make the same call, and no rank has failed before (`own`). */
+/* Returns PL_OK if all ranks make the same call and none has failed before (`own`). */
 static enum pl_status compare_ranks(struct pl_service *service, const char *verb, const int *ranks, int count,
                                     struct pl_error *own, struct pl_error *reterr)
 {
@@ -196,7 +196,7 @@ static enum pl_status check_list(const struct pl_service *service, const int *ra
     return found < 0 ? PL_OK : pl_error_set(reterr, PL_INVALID, "these ranks are process set %d already", found);
 }
 
-/* Does the members' part when a set is added. */
+/* If this rank is a member, makes the new set's world and engine. */
 static enum pl_status open_member(struct pl_service *service, struct pl_service_members *set, struct pl_error *reterr)
 {
     for (int i = 0; i < set->count; i++) {
@@ -211,7 +211,7 @@ static enum pl_status open_member(struct pl_service *service, struct pl_service_
     return PL_OK;
 }
 
-/* Allocates the memory that a set needs on every rank. */
+/* Allocates the memory that every rank needs for a set. */
 static enum pl_status make_room(struct pl_service *service, size_t number, struct pl_service_members *set,
                                 const int *ranks, struct pl_error *reterr)
 {
@@ -238,7 +238,7 @@ enum pl_status pl_service_sets_add(struct pl_service *service, const int *ranks,
     }
     status = compare_ranks(service, "add ranks", ranks, count, &own, reterr);
     if (status == PL_OK) {
-        status = check_list(service, ranks, count, reterr); /* all ranks have the same list, and so the same answer */
+        status = check_list(service, ranks, count, reterr); /* the lists are equal on all ranks, so the result is too */
     }
     if (status == PL_OK) {
         own.status = open_member(service, &set, &own);
@@ -271,8 +271,8 @@ static enum pl_status unknown(int set, struct pl_error *reterr)
 }
 
 /*
- * Returns PL_OK if no member has an operation of `set` in flight; else every rank reports the name of one. `*all_at`
- * has room for every rank's name. Collective.
+ * Returns PL_OK if no member has an operation of `set` in flight; else all ranks report the name of one operation.
+ * `*all_at` has room for the names of all ranks. Collective.
  */
 static enum pl_status check_idle(struct pl_service *service, int set, void **all_at, struct pl_error *reterr)
 {
@@ -333,7 +333,7 @@ enum pl_status pl_service_set_named(const struct pl_service *service, int set, s
     return PL_OK;
 }
 
-/* ---- what other threads ask ---- */
+/* ---- calls of other threads ---- */
 
 int pl_service_list_sets(struct pl_service *service, int *ret_sets, int room)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step of the leader: it hands operations over to the engines and advances them without the lock, and collects and
- * reports what has ended under it.
+ * A step of the leader: without the lock it hands operations over to the engines and advances them; under the lock it
+ * collects and reports ended operations.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long ended operations are held back for others that end in the same round. */
+/* How long ended operations are held back, so that operations of the same round are reported together. */
 static const int64_t KEEP_NS = PL_NS_PER_MS;
 
 static void taken_prepend(struct pl_service *service, struct pl_named_submission *submission)
@@ -26,7 +26,7 @@ static void taken_prepend(struct pl_service *service, struct pl_named_submission
     service->first_taken = submission;
 }
 
-/* Adds a submission to the ended ones; its completion has the status. */
+/* Appends a submission to the list of ended ones; its completion has the status. */
 static void end(struct pl_named_submission *submission, struct pl_named_submission ***end_at)
 {
     submission->next = NULL;
@@ -34,7 +34,7 @@ static void end(struct pl_named_submission *submission, struct pl_named_submissi
     *end_at = &submission->next;
 }
 
-/* What was taken has ended; its completion has the status. */
+/* Ends a submission that was taken; its completion has the status. */
 static void end_taken(struct pl_service *service, struct pl_named_submission *submission,
                       struct pl_named_submission ***end_at)
 {
@@ -46,7 +46,7 @@ static void end_taken(struct pl_service *service, struct pl_named_submission *su
     end(submission, end_at);
 }
 
-/* From now on no stream can follow a submission that fails; if one does, the caller is told. */
+/* Prevents streams from following a failed submission. If one follows it already, calls the completion's `lost`. */
 static void lose(struct pl_named_submission *submission, const struct pl_error *error)
 {
     struct pl_completion *completion = submission->completion;
@@ -64,7 +64,7 @@ static void lose(struct pl_named_submission *submission, const struct pl_error *
     if (is_followed) {
         completion->lost(completion);
         pthread_mutex_lock(&service->lock);
-        completion->is_followed = false; /* it was told */
+        completion->is_followed = false; /* `lost` was called */
         pthread_mutex_unlock(&service->lock);
     }
 }
@@ -97,7 +97,7 @@ static enum pl_status hand_over(struct pl_service *service, struct pl_named_subm
     return PL_INVALID;
 }
 
-/* Hands over what was submitted before this step. */
+/* Hands the new submissions over to their engines. */
 static void take(struct pl_service *service, struct pl_named_submission *submitted,
                  struct pl_named_submission ***end_at)
 {
@@ -113,8 +113,8 @@ static void take(struct pl_service *service, struct pl_named_submission *submitt
 }
 
 /*
- * Call when the fence has ended, with or without an error: no round is in flight on any rank, and earlier operations
- * have ended.
+ * Call it after the fence has ended, with or without an error: no round is in flight on any rank, and all earlier
+ * operations have ended.
  */
 static void change_sets(struct pl_service *service, struct pl_named_submission ***end_at)
 {
@@ -133,7 +133,7 @@ static void change_sets(struct pl_service *service, struct pl_named_submission *
     end_taken(service, submission, end_at);
 }
 
-/* The next submission of this name needs no look-up in the engine if all ranks know it. */
+/* Stores the entry of a name that all ranks know, so that the next submission needs no look-up in the engine. */
 static void remember(struct pl_named_submission *submission)
 {
     struct pl_named_entry *entry = submission->is_grouped ? NULL : submission->operations[0].entry;
@@ -148,7 +148,7 @@ static void end_operations(struct pl_service *service, struct pl_named_submissio
 {
     struct pl_completion *completion = submission->completion;
 
-    completion->launched = NULL; /* its set with the event may be removed before the submission is reported */
+    completion->launched = NULL; /* the set that owns the event may be removed before the submission is reported */
     if (submission->of_name && !submission->of_name->entry) {
         remember(submission);
     }
@@ -157,7 +157,7 @@ static void end_operations(struct pl_service *service, struct pl_named_submissio
     end_taken(service, submission, end_at);
 }
 
-/* Collects the ended submissions of `named`; after a failure of the world, all of them. */
+/* Collects the ended submissions of `named`; if the world has failed, all submissions. */
 static void collect(struct pl_service *service, struct pl_named *named, struct pl_named_submission ***end_at)
 {
     struct pl_named_submission *ended = PL_TAKE(named->first_ended), *next;
@@ -175,7 +175,7 @@ static void collect(struct pl_service *service, struct pl_named *named, struct p
     }
 }
 
-/* Lets threads that wait in pl_service_follow() go on. After a failure they learn of that. */
+/* Wakes the threads in pl_service_follow() whose submissions are launched; after a failure they get the error. */
 static void collect_launched(struct pl_service *service, struct pl_named *named)
 {
     struct pl_named_submission *launched = PL_TAKE(named->first_launched);
@@ -191,9 +191,9 @@ static void collect_launched(struct pl_service *service, struct pl_named *named)
 }
 
 /*
- * Holds ended submissions back for a moment. If the many small operations of a round were reported one by one, each
- * report would wake a thread of a framework, which takes the processor from ranks that are still behind. A thread that
- * waits in the library is woken at once.
+ * Returns whether to hold back ended submissions for a moment. If each small operation of a round were reported alone,
+ * each report would wake a framework's thread, which takes the processor from ranks that are still behind. A thread
+ * that waits in the library is woken at once.
  */
 static bool keeps_back(struct pl_service *service, const struct pl_named *named)
 {
@@ -205,9 +205,9 @@ static bool keeps_back(struct pl_service *service, const struct pl_named *named)
 }
 
 /*
- * Submits the fence of a change of the sets. Before a set is removed, what streams of the program follow in it has to
- * end on this rank. No fence ends before every rank has submitted it, so then this is so on all ranks, and none of them
- * waits for another in pl_service_sets_remove() meanwhile.
+ * Submits the fence of a change of the sets. Before a set is removed, operations in it that streams follow must have
+ * ended on this rank. The fence ends only after every rank has submitted it, so they have ended on all ranks, and no
+ * rank waits for another in pl_service_sets_remove().
  */
 static void begin_change(struct pl_service *service, struct pl_named_submission ***end_at)
 {
@@ -227,7 +227,7 @@ static void begin_change(struct pl_service *service, struct pl_named_submission 
     }
 }
 
-/* Collects ended joins and changes of the sets, which are not in an engine's list. */
+/* Collects ended joins and changes of the sets, which no engine lists. */
 static void collect_others(struct pl_service *service, struct pl_named_submission ***end_at)
 {
     struct pl_named *all = service->all;
@@ -250,7 +250,7 @@ static void collect_others(struct pl_service *service, struct pl_named_submissio
     }
 }
 
-/* Reports the ended submissions. Releases the lock for callbacks. */
+/* Reports the ended submissions. Releases the lock while it calls callbacks. */
 static void report(struct pl_service *service, struct pl_named_submission *ended)
 {
     struct pl_named_submission *calls = NULL, **call_at = &calls, *lost = NULL, **lost_at = &lost, *next;
@@ -300,7 +300,7 @@ static void report(struct pl_service *service, struct pl_named_submission *ended
     }
 }
 
-/* What streams of the program follow in engines that have failed was reported as lost. */
+/* Ends the device work of failed engines. Operations that streams follow there were reported as lost before. */
 static void abort_failed(struct pl_service *service)
 {
     for (struct pl_named *named = service->all; named; named = named->next) {
@@ -326,8 +326,8 @@ bool pl_service_step(struct pl_service *service, bool block)
     for (struct pl_named *named = service->all; named; named = named->next) {
         named->leaving = named->leaving || leaving;
         /*
-         * With one engine a wait in it holds nothing up: whatever is submitted meanwhile needs its next round, which
-         * begins after what is under way, except in device memory.
+         * With one engine, waiting in it delays nothing: new submissions need its next round, which begins after the
+         * operations in flight, except for those in device memory.
          */
         pl_named_progress(named, block && !service->all->next && !ended && !named->device.first, NULL);
         moves += named->moves;

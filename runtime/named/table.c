@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of announced tensors: compares definitions, collects what is complete, groups, joined ranks. */
+/* The table of announced tensors: compares definitions, and finds tensors, groups and joins that are complete. */
 #include "runtime/named/table.h"
 
 #include "base/hash.h"
@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The members of a group that wait until all are complete. */
+/* Members of a group that wait until all members are complete. */
 struct named_group {
     uint64_t hash;
     uint32_t members;
     uint32_t complete;
-    struct pl_named_entry **entries; /* [members] */
+    struct pl_named_entry **entries; /* [members]: the complete ones */
     struct named_group *next;
 };
 
@@ -154,7 +154,7 @@ uint64_t pl_named_definition_elems_from(const struct pl_named_definition *defini
     uint64_t elems = 1;
 
     for (uint32_t i = first; i < definition->dims; i++) {
-        elems *= definition->shape[i]; /* checked at the submission */
+        elems *= definition->shape[i]; /* the product was checked at the submission */
     }
     return elems;
 }
@@ -180,7 +180,7 @@ static void pending_remove(struct pl_named_table *table, struct pl_named_entry *
     entry->previous_pending = entry->next_pending = NULL;
 }
 
-/* Records how `given`, from `rank`, differs from the entry's definition. The first difference is kept. */
+/* Records how `given`, from `rank`, differs from the entry's definition, unless a difference was recorded before. */
 static enum pl_status note_conflict(const struct pl_named_table *table, struct pl_named_entry *entry, int rank,
                                     const struct pl_named_definition *given, struct pl_error *reterr)
 {
@@ -251,7 +251,7 @@ void pl_named_table_join_reset(struct pl_named_table *table)
     table->last_joined = -1;
 }
 
-/* Joined ranks take part with neutral elements. A tensor that has no neutral element gets a conflict. */
+/* Joined ranks contribute neutral elements. A tensor for which none exists gets a conflict. */
 static enum pl_status check_joined(struct pl_named_table *table, struct pl_named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -262,7 +262,7 @@ static enum pl_status check_joined(struct pl_named_table *table, struct pl_named
         return PL_OK;
     }
     switch ((enum pl_kind)definition->kind) {
-    case PL_ALLREDUCE: /* the factor also applies to the joined rank's element, so only zero stays neutral */
+    case PL_ALLREDUCE: /* the factor is applied to the joined rank's element too, so only 0 stays neutral */
         impossible = definition->prescale != 1 &&
                      (definition->op == PL_MIN || definition->op == PL_MAX || definition->op == PL_PRODUCT);
         break;
@@ -338,7 +338,7 @@ static struct named_group *find_group(struct pl_named_table *table, const struct
     return group;
 }
 
-/* Drops the record of a group's complete members: all are complete, or some never will be. */
+/* Drops the list of a group's complete members, when all are complete or the group has failed. */
 static void forget_group(struct pl_named_table *table, uint64_t hash)
 {
     for (struct named_group **at = &table->groups; *at; at = &(*at)->next) {
@@ -354,8 +354,8 @@ static void forget_group(struct pl_named_table *table, uint64_t hash)
 }
 
 /*
- * Records that one member is complete. The last one makes all members ready, and a conflict of one member becomes that
- * of all.
+ * Records that a member is complete. When all members are complete, they become ready. A conflict of one member becomes
+ * a conflict of all.
  */
 static enum pl_status collect_member(struct pl_named_table *table, struct pl_named_entry *entry, bool *ret_ready,
                                      struct pl_error *reterr)
@@ -483,7 +483,7 @@ void pl_named_definition_text(const struct pl_named_definition *definition, stru
     }
 }
 
-/* Returns "0-2,5": the global numbers of the ranks whose bit is `value`. */
+/* Prints the global numbers of the ranks whose bit is `value`: "0-2,5". */
 static void ranks_text(const struct pl_named_table *table, const uint64_t *bits, bool value, struct pl_text *text)
 {
     const char *separator = "";

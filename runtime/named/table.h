@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The table of names that every rank keeps alike: which ranks have announced what, whether the definitions agree, and
- * which tensors are ready. Pure bookkeeping: nothing is sent from here. Internal to runtime/; rounds.c drives it.
+ * The table of names, equal on every rank: it knows which ranks have announced which names, whether the definitions
+ * agree, and which tensors are ready. It sends nothing. Internal to runtime/; used by rounds.c.
  *
- * Ranks stay alike because the table changes only through announcements that all ranks see in the same order. The
- * exceptions are `local`, which points to this rank's own operation, `request`, and entries of names that so far only
- * this rank has submitted.
+ * The tables stay equal because they change only by announcements, which all ranks see in the same order. Exceptions
+ * are `local`, which points to this rank's own operation, `request`, and entries that only this rank has submitted so
+ * far.
  */
 #ifndef PL_RUNTIME_NAMED_TABLE_H
 #define PL_RUNTIME_NAMED_TABLE_H
@@ -15,7 +15,7 @@
 
 /**
  * The properties that ranks must agree on. They are compared as bytes: zero the struct before filling it. Dimension 0
- * of ALLGATHER and ALLTOALL is 0 here.
+ * is 0 for ALLGATHER and ALLTOALL.
  */
 struct pl_named_definition {
     uint8_t kind, dtype, op, scaled;
@@ -26,7 +26,7 @@ struct pl_named_definition {
     double prescale, postscale;
     uint64_t shape[PL_NAMED_MAX_DIMS];
     uint64_t group;         /* hash of the group's base name and size */
-    uint32_t group_members; /* 0 outside groups */
+    uint32_t group_members; /* 0: the operation is in no group */
     uint32_t group_index;
 };
 
@@ -36,30 +36,30 @@ struct named_group;
 
 struct pl_named_entry {
     char *name;
-    bool known;  /* every rank has announced `agreed` once, so that its number can stand for it */
-    uint32_t id; /* its number, if `known` */
+    bool known;  /* every rank has announced `agreed` once, so an announcement may send only `id` */
+    uint32_t id; /* number of the name, if `known` */
     struct pl_named_definition agreed;
 
-    /* Valid from the first announcement until the entry is ready. */
+    /* valid from the first announcement until the entry is ready */
     struct pl_named_definition definition; /* the definition that was announced first */
     int first_rank;
     int announced;           /* number of ranks that have announced it */
     uint64_t *announced_by;  /* one bit per rank */
     uint64_t *rows;          /* ALLGATHER: [n], by rank; ALLTOALL: [n * n], by sender; else NULL */
     char *conflict;          /* how definitions differ; NULL while they agree */
-    bool awaits_group;       /* complete, but other members of its group are not */
+    bool awaits_group;       /* all ranks have announced the entry, but not yet all members of its group */
     uint64_t pending_number; /* number of the entry in the order in which entries became pending */
     struct pl_named_entry *previous_pending, *next_pending;
 
     struct pl_operation *local; /* this rank's operation, from its submission to its end */
-    struct pl_request *request; /* the persistent one of a reduction that was agreed on; NULL: there is none */
-    bool anonymous;             /* it has an automatic name, and is dropped at its end */
+    struct pl_request *request; /* persistent request of a reduction that ranks have agreed on; NULL: there is none */
+    bool anonymous;             /* the name is automatic; the entry is dropped when the operation ends */
     uint64_t hash;
     struct pl_named_entry *next_in_slot;
 };
 
 struct pl_named_table {
-    const struct pl_world *world; /* world, for the global numbers of its ranks */
+    const struct pl_world *world; /* gives the global numbers of the ranks */
     int ranks;
     uint64_t pending_count;        /* number of entries that ever became pending */
     struct pl_named_entry **slots; /* hash chains; their number is a power of two */
@@ -69,23 +69,23 @@ struct pl_named_table {
     size_t known_count, known_capacity;
     struct pl_named_entry *first_pending, *last_pending;
     struct named_group *groups;
-    uint64_t *joined; /* one bit per rank */
+    uint64_t *joined; /* one bit per rank that has joined */
     int joined_count;
     bool strict_join; /* see struct pl_named_options */
-    int last_joined;  /* rank of the latest join flag */
-    /* The entries that the announcements have made ready, in the order in which every rank runs them. */
+    int last_joined;  /* the rank that joined last */
+    /* entries that announcements have made ready, in the order in which every rank runs them */
     struct pl_named_entry **ready;
     size_t ready_count, ready_capacity;
 };
 
-/* A flag of a definition, beside PL_REPRODUCIBLE and similar ones. */
+/* a flag of a definition, as PL_REPRODUCIBLE is one */
 enum {
-    /* a barrier after which no round begins until the caller sets `held` of the engine back */
+    /* a barrier that sets the engine's `held`; no round begins until the caller clears it */
     NAMED_FENCE = 1 << 15,
 };
 
 enum {
-    /* how many names get numbers (response cache); other names are announced whole each time */
+    /* most names with numbers (response cache); other names are always announced whole */
     NAMED_MAX_KNOWN = 65536,
 };
 
@@ -93,21 +93,18 @@ enum pl_status pl_named_table_init(struct pl_named_table *table, const struct pl
                                    struct pl_error *reterr) PL_MUST_CHECK;
 void pl_named_table_done(struct pl_named_table *table);
 
-/** Returns the entry called `name`, and makes it if it does not exist. NULL without memory. */
+/** Returns the entry called `name`, and makes it if needed. Returns NULL if memory is out. */
 struct pl_named_entry *pl_named_table_find(struct pl_named_table *table, const char *name, struct pl_error *reterr);
 
 /** Drops `entry` if nothing needs it: it is not known, not in flight, and has no local operation. */
 void pl_named_table_drop_idle(struct pl_named_table *table, struct pl_named_entry *entry);
 
-/**
- * Returns how many numbers an announcement of `definition` carries in addition: rows (1) for ALLGATHER, splits (n) for
- * ALLTOALL.
- */
+/** Returns how many row counts or splits follow a definition in an announcement: 1 for ALLGATHER, n for ALLTOALL. */
 size_t pl_named_definition_row_counts(const struct pl_named_definition *definition, int ranks);
 
 /**
- * Returns the number of elements of a definition's shape, of its dimensions from `first` on; 1 gives the elements of a
- * row.
+ * Returns the number of elements of a definition's shape, counting dimensions from `first` on; with `first` 1 these are
+ * the elements of a row.
  */
 uint64_t pl_named_definition_elems(const struct pl_named_definition *definition);
 uint64_t pl_named_definition_elems_from(const struct pl_named_definition *definition, uint32_t first);
@@ -120,18 +117,18 @@ enum pl_status pl_named_table_announce(struct pl_named_table *table, struct pl_n
                                        const struct pl_named_definition *definition, const void *row_counts,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Whether the same ranks have announced `a` and `b`, and the same ranks are joined. */
+/** Returns whether the same ranks have announced `a` and `b`, and the same ranks had joined before each. */
 bool pl_named_table_same_ranks(const struct pl_named_table *table, const struct pl_named_entry *a,
                                const struct pl_named_entry *b);
 
-/** Records that rank `rank` has joined. Later calls of pl_named_table_collect() take it into account. */
+/** Records that rank `rank` has joined. Later calls of pl_named_table_collect() regard it. */
 void pl_named_table_join(struct pl_named_table *table, int rank);
 void pl_named_table_join_reset(struct pl_named_table *table);
 
-/** Moves complete entries from pending to `ready`. Entries with a conflict are ready too: they fail on all ranks. */
+/** Moves complete entries from pending to `ready`, also those with a conflict, which fail on all ranks. */
 enum pl_status pl_named_table_collect(struct pl_named_table *table, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Ends `entry`. If `agrees`, its number may be used from now on. */
+/** Ends `entry`. If `agrees`, its number may be used from now on: ranks agreed on its definition. */
 enum pl_status pl_named_table_retire(struct pl_named_table *table, struct pl_named_entry *entry, bool agrees,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 

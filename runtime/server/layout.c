@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all workers and servers agree on: written by a worker, checked and compared by servers. Tables: the ranges of
- * their options, and their text. */
+/* The layout that all workers and servers agree on: a worker writes it, servers check and compare it. Also the tables'
+ * options: their ranges and their text. */
 #include "runtime/server/layout.h"
 
 #include "base/memory.h"
@@ -19,7 +19,7 @@ enum { VERSION = 2 };
 static const char *const kind_names[] = {
     [PL_SGD] = "sgd", [PL_ADAM] = "adam", [PL_ADAMW] = "adamw", [PL_ADAGRAD] = "adagrad"};
 
-/* "table 'users' [64] initial=zeros ..." */
+/* Prints "table 'users' [64] initial=zeros ...". */
 static void print_table(const struct pl_table *table, struct pl_text *text)
 {
     pl_text_printf(
@@ -103,7 +103,7 @@ static bool are_pieces_whole(struct pl_server_layout *layout)
     return at == layout->head->elems;
 }
 
-/* Whether pieces, tables and lines fill the bytes after the head exactly, [left] bytes. */
+/* Whether pieces, tables and lines exactly fill the `left` bytes after the head. */
 static bool has_length(const struct pl_server_layout_head *head, size_t left)
 {
     if (head->pieces == 0 || head->pieces > left / sizeof(struct pl_server_range)) {

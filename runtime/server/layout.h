@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What all workers and servers of a job must agree on: tensors, pieces, the optimizer, the staleness, tables. A worker
- * hands it to its server, which compares it with that of its other workers and of the other servers. Internal to
- * runtime/server/.
+ * The layout, on which all workers and servers of a job must agree: tensors, pieces, the optimizer, the staleness,
+ * tables. A worker sends it to its server, which compares it with the layouts of its other workers and of the other
+ * servers. Internal to runtime/server/.
  *
  *   head | pieces: first element, count | tables | lines of text
  *
- * Lines are the options, then one for each tensor and for each table; each ends in '\n'.
+ * The lines are the options, then one line for each tensor and each table. Each ends in '\n'.
  *
  * Fuzz  tests/fuzz/fuzz_server.c
  */
@@ -32,7 +32,7 @@ struct pl_server_layout_head {
     uint64_t tables;
     uint64_t lines_bytes;
     int64_t staleness; /* steps, or PL_SERVER_NO_BOUND */
-    uint64_t kind;     /* enum pl_optimizer_kind */
+    uint64_t kind;     /* value of enum pl_optimizer_kind */
     uint32_t nesterov;
     uint32_t wire; /* 0 or a flag PL_WIRE_* */
     double momentum, weight_decay, beta1, beta2, epsilon;
@@ -63,28 +63,28 @@ void pl_server_layout_done(struct pl_server_layout *layout);
 
 struct pl_optimizer_options pl_server_layout_optimizer(const struct pl_server_layout *layout);
 
-/** Errors: PL_MISMATCH names the first line that differs, and the worker that has it. */
+/** Compares two layouts. Errors: PL_MISMATCH names the first line that differs, and the worker that has it. */
 enum pl_status pl_server_layout_compare(const struct pl_server_layout *a, const char *whose_a,
                                         const struct pl_server_layout *b, const char *whose_b,
                                         struct pl_error *reterr) PL_MUST_CHECK;
 
 /*
- * A table of rows as workers and servers agree on it, and as its files have it.
+ * A table of rows, in the form that workers and servers compare and that its files contain.
  *
  * Fuzz  tests/fuzz/fuzz_server.c
  */
 
-/** The options of struct pl_server_table without pointers. */
+/** The options of a table (struct pl_server_table), without pointers. */
 struct pl_table {
-    char name[PL_SERVER_TABLE_NAME_BYTES]; /* filled up with NULs */
+    char name[PL_SERVER_TABLE_NAME_BYTES]; /* padded with NULs */
     uint64_t columns;
-    uint64_t initial; /* enum pl_server_initial */
+    uint64_t initial; /* value of enum pl_server_initial */
     uint64_t seed;
-    uint64_t kind; /* enum pl_optimizer_kind */
+    uint64_t kind; /* value of enum pl_optimizer_kind */
     double bound, rate, epsilon;
 };
 
-/** Errors: PL_INVALID and PL_UNSUPPORTED name the value and what was expected. */
+/** Makes a table from its options. Errors: PL_INVALID and PL_UNSUPPORTED name the value and what was expected. */
 enum pl_status pl_table_make(const struct pl_server_table *options, struct pl_table *ret_table,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -93,7 +93,7 @@ enum pl_status pl_table_check(const struct pl_table *table, struct pl_error *ret
 
 struct pl_optimizer_options pl_table_optimizer(const struct pl_table *table);
 
-/** Returns the number of floats per row beside its values. */
+/** Returns the number of floats of a row besides its values. */
 static inline uint64_t pl_table_state_columns(const struct pl_table *table)
 {
     return table->kind == PL_ADAGRAD ? table->columns : 0;
@@ -107,7 +107,7 @@ static inline uint64_t pl_table_hash(int64_t id)
 }
 
 /**
- * Returns which of `hosts` servers owns the row, by the upper bits of its hash. The lower bits are used by the store.
+ * Returns the server (of `hosts`) that owns the row, from the upper bits of its hash; the store uses the lower bits.
  */
 static inline int pl_table_owner(int64_t id, int hosts)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a server answers its own workers (a piece is applied, a fetch is complete, a request is refused); and workers
- * that are lost, where the job may go on with fewer (the setting ps_min_workers): who, why, and how many are left. */
+/* A server's answers to its own workers (a piece is applied, a fetch is complete, a request is refused). Lost workers,
+ * if the job may go on with fewer (the setting ps_min_workers): their numbers, the reasons, how many are left. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "runtime/server/state.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-/* A closed connection is seen before the end of its process, which tells the reason. */
+/* A connection closes before its process ends; only the end of the process tells the reason. */
 #define CAUSE_LAG_NS PL_NS_PER_S
 
 static bool are_too_few(const struct pl_server_state *server)
@@ -50,7 +50,7 @@ enum pl_status pl_server_lost_process(struct pl_server_state *server, int worker
     }
     snprintf(cause, sizeof(cause), WIFSIGNALED(wait_status) ? "was killed by signal %d" : "exited with code %d",
              WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
-    if (!server->workers[worker].is_lost && server->remote) { /* it had left before, or never joined */
+    if (!server->workers[worker].is_lost && server->remote) { /* the worker had left before, or never joined */
         PL_TRY(pl_server_remote_send_all(server->remote, &packet, NULL, reterr));
     }
     pl_server_lost_note(server, worker);

@@ -122,7 +122,7 @@ enum pl_status pl_server_message_receive(int socket_fd, bool from_worker, struct
     ssize_t got = pl_fd_receive_with(socket_fd, ret_message, sizeof(*ret_message), fds, &count);
     enum pl_status status = PL_OK;
 
-    /* it closed without reading everything; its earlier messages can still be read */
+    /* the other side closed before it had read everything; its earlier messages can still be read */
     if (got < 0 && errno == ECONNRESET) {
         got = pl_fd_receive_with(socket_fd, ret_message, sizeof(*ret_message), fds, &count);
     }

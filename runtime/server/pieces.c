@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server's values: what is pushed becomes an update, at once or when all workers have pushed theirs. */
+/* A server's values: applies pushed gradients, at once or when all workers have pushed theirs. */
 #include "runtime/server/state.h"
 
 #include "base/memory.h"
@@ -11,9 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/*
- * Maps zeroes, whose memory is taken at the first use: a server uses only its own pieces of an array of all elements.
- */
+/* Maps zeroed memory, allocated at its first use: a server uses only its own pieces of an array. */
 static enum pl_status map_zeroes(uint64_t elems, float **ret_array, struct pl_error *reterr)
 {
     void *array =
@@ -117,7 +115,7 @@ void pl_server_pieces_close(struct pl_server_state *server)
     free(server->is_known);
 }
 
-/* Notes that the values of `piece` are there, and wakes the workers that wait for all values. */
+/* Marks the values of `piece` as present, and wakes the workers that wait for all values. */
 static void know(struct pl_server_state *server, uint64_t piece)
 {
     if (server->is_known[piece]) {
@@ -141,7 +139,7 @@ void pl_server_pieces_overwrite(struct pl_server_state *server, uint64_t piece, 
     know(server, piece);
 }
 
-/* Counts the updates by other workers that the piece received after `worker` read the values of its gradient. */
+/* Counts the updates by other workers since `worker` read the values from which it computed its gradient. */
 static void count_age(struct pl_server_state *server, uint64_t piece, int worker)
 {
     uint64_t *known = &server->known_updates[(uint64_t)worker * server->layout.head->pieces + piece];
@@ -153,7 +151,7 @@ static void count_age(struct pl_server_state *server, uint64_t piece, int worker
     if (*known > 0) {
         server->counts.ages[age]++;
     }
-    *known = server->updates[piece] + 2; /* its own update included */
+    *known = server->updates[piece] + 2; /* includes its own update */
 }
 
 /* Takes one step of the optimizer over `piece`. */
@@ -243,7 +241,7 @@ static enum pl_status answer(struct pl_server_state *server, uint64_t piece, int
     return pl_server_pieces_send(server, host, piece, worker, reterr);
 }
 
-/* Sends the piece's values to all other servers but `told`. */
+/* Sends the piece's values to all other servers except `told`. */
 static enum pl_status share(struct pl_server_state *server, uint64_t piece, int told, struct pl_error *reterr)
 {
     for (int h = 0; h < server->hosts; h++) {
@@ -284,7 +282,7 @@ void pl_server_pieces_stop(struct pl_server_state *server)
     atomic_store_explicit(&pl_server_view_header(&server->view)->stops, 1, memory_order_release);
 }
 
-/* Sets the first values, or those of a checkpoint, and sends them to all servers. */
+/* Sets the first values, or a checkpoint's values, and sends them to all servers. */
 static enum pl_status assign(struct pl_server_state *server, uint64_t piece, int worker, const float *data,
                              struct pl_error *reterr)
 {
@@ -294,8 +292,8 @@ static enum pl_status assign(struct pl_server_state *server, uint64_t piece, int
 }
 
 /*
- * Ends the round if all workers that have not left have given their gradient: applies the average, summed in the order
- * of their numbers.
+ * Ends the round if all workers that have not left have pushed their gradient: applies the average, summed in the order
+ * of the workers' numbers.
  */
 static enum pl_status end_round(struct pl_server_state *server, uint64_t piece, struct pl_error *reterr)
 {
@@ -363,7 +361,7 @@ enum pl_status pl_server_pieces_take(struct pl_server_state *server, int worker,
     }
     round->given[worker] = data;
     round->count++;
-    /* the request to stop comes with piece 0 and counts for the whole step */
+    /* the stop request comes with piece 0 and applies to the whole step */
     round->stops = round->stops || (push->stops && push->piece == 0);
     return end_round(server, push->piece, reterr);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages between the servers of a job: queues of what is being sent, and a receive from each of the others. */
+/* Messages between the servers of a job: queues of messages being sent, and one receive from each other server. */
 #include "runtime/server/remote.h"
 
 #include "base/memory.h"
@@ -20,12 +20,12 @@ struct outgoing {
     struct pl_transfer body[];
 };
 
-/* What arrives from one server: a packet, then its data. */
+/* Data arriving from one server: a packet, then its data. */
 struct incoming {
     struct pl_transfer head;
     struct pl_transfer body; /* one part of the data */
     char *data;
-    uint64_t received_bytes; /* bytes of the data before that part */
+    uint64_t received_bytes; /* bytes of the data received before that part */
     bool has_ended;
     struct pl_server_packet packet;
 };
@@ -35,13 +35,13 @@ struct pl_server_remote {
     struct pl_server_receiver receiver;
     int rank;
     int size;
-    struct incoming *incoming; /* [size] */
-    struct outgoing *first;    /* the messages in flight */
+    struct incoming *incoming; /* [size]: receives, by sending server */
+    struct outgoing *first;    /* messages in flight */
     bool has_said_end;
     int ended; /* number of other servers that have ended */
 };
 
-/* Returns the length of the part of `packet`'s data that begins at `at`. */
+/* Returns the length of the part that begins at `at` in the data of `packet`. */
 static size_t part_bytes(const struct pl_server_remote *remote, const struct pl_server_packet *packet, uint64_t at)
 {
     uint64_t left = packet->data_bytes - at;
@@ -111,7 +111,7 @@ bool pl_server_remote_free(struct pl_server_remote *remote)
 
         received = cancel(remote, &in->head) && cancel(remote, &in->body) && received;
         if (received && in->data && in->packet.kind == PL_SERVER_PACKET_LAYOUT) {
-            free(in->data); /* no one has taken it */
+            free(in->data); /* the caller has not taken it */
         }
     }
     for (struct outgoing *out = remote->first, *next; out; out = next) {
@@ -125,7 +125,7 @@ bool pl_server_remote_free(struct pl_server_remote *remote)
         free(cancelled && out->owned ? out->data : NULL);
         free(cancelled ? out : NULL);
     }
-    free(received ? remote->incoming : NULL); /* otherwise the transport may still write there */
+    free(received ? remote->incoming : NULL); /* otherwise the transport may still write to it */
     free(remote);
     return sent && received;
 }
@@ -154,7 +154,7 @@ enum pl_status pl_server_remote_send(struct pl_server_remote *remote, int server
         status = transport->send(transport->context, (char *)data + at, bytes, server, TAG_DATA, &out->body[p], reterr);
         at += bytes;
     }
-    out->next = remote->first; /* pl_server_remote_free() cancels a message that failed half-way */
+    out->next = remote->first; /* if the message fails half-way, pl_server_remote_free() cancels it */
     remote->first = out;
     return status;
 }

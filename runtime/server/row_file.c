@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a table's rows: each server writes its own file and reads those of all servers. */
+/* The files of a table's rows: each server writes one file, and reads the files of all servers. */
 #include "runtime/server/row_store.h"
 
 #include "base/checksum.h"
@@ -52,7 +52,7 @@ enum pl_status pl_row_file_check(const struct pl_row_file_head *head, struct pl_
     return PL_OK;
 }
 
-/* A part of a save; `time_ns` is 0 for an old file without it in its name. */
+/* Part of a save; `time_ns` is 0 for an old file whose name has no time. */
 struct part {
     int number, of;
     uint64_t time_ns;
@@ -68,7 +68,7 @@ static void print_name(char name[NAME_MAX + 1], const char *table, const struct 
     snprintf(name + length, (size_t)(NAME_MAX + 1 - length), ".rows");
 }
 
-/* True if `name` begins as a file of `table`: NAME-00000-of-00002. `*ret_rest` is the rest of the name. */
+/* Returns whether `name` begins like a file of `table`: NAME-00000-of-00002. `*ret_rest` is the rest of the name. */
 static bool read_name(const char *name, const char *table, struct part *ret_part, const char **ret_rest)
 {
     struct part part = {.time_ns = 0};
@@ -94,8 +94,8 @@ static enum pl_status open_directory(const char *directory, DIR **ret_stream, st
 }
 
 /*
- * Finds the newest save of the table that is not later than `most`, and returns its part 0. If there is no save,
- * `parts` is 0.
+ * Finds the table's newest save that is not later than `most`, and returns its part 0; `parts` is 0 if there is no
+ * save.
  */
 static enum pl_status find_newest(const char *directory, const char *table, uint64_t most, struct part *ret_part,
                                   struct pl_error *reterr)
@@ -103,7 +103,7 @@ static enum pl_status find_newest(const char *directory, const char *table, uint
     struct part newest = {.of = 0}, part;
     const struct dirent *entry;
     const char *rest;
-    int others = 0; /* a different number of parts that the same save has */
+    int others = 0; /* another number of parts in the names of the same save; 0: none */
     DIR *stream;
 
     PL_TRY(open_directory(directory, &stream, reterr));
@@ -208,7 +208,7 @@ struct reader {
     int host, hosts;
     char *buffer;
     uint64_t buffer_records;
-    uint64_t time_ns; /* time of the save; if the name has none, the time in part 0 */
+    uint64_t time_ns; /* time of the save; if the name has no time, the time in part 0 */
 };
 
 static enum pl_status check_head(struct reader *reader, const struct pl_row_file_head *head, uint64_t bytes,
@@ -287,7 +287,7 @@ static enum pl_status read_part(struct reader *reader, const char *path, const s
     return has_records ? read_records(reader, fd, path, head.rows, reterr) : PL_OK;
 }
 
-/* Reads all heads first, so that a missing part is found before any records are read. */
+/* Reads a save: first the heads of all parts, so that a missing part is found before records are read. */
 static enum pl_status read_save(struct reader *reader, const char *directory, const struct part *save,
                                 struct pl_error *reterr)
 {
@@ -317,7 +317,7 @@ static enum pl_status give(struct pl_error *reterr, const struct pl_error *error
     return error->status;
 }
 
-/* Tries one save after another, from the newest on, until one is complete. */
+/* Tries the saves from the newest on, until one is complete. */
 static enum pl_status read_newest(struct reader *reader, const char *directory, uint64_t most,
                                   struct pl_server_rows_loaded *ret_loaded, struct pl_error *reterr)
 {

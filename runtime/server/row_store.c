@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows by id: records in chunks, and an index of them. */
+/* Rows by id: records in chunks, and an index to them. */
 #include "runtime/server/row_store.h"
 
 #include "base/memory.h"
@@ -11,20 +11,20 @@
 #include <sys/mman.h>
 
 enum {
-    CHUNK_BYTES = 32 << 20, /* approximate; pages are taken at the first use */
+    CHUNK_BYTES = 32 << 20, /* approximate; a page is allocated at its first use */
     FIRST_SLOTS = 1024,
     LARGE_PAGE_BYTES = 2 << 20,
     BATCH = 16, /* number of rows whose memory is prefetched together */
     LINE_BYTES = 64,
-    MOST_LINES = 8, /* cache lines of a record that are prefetched; the hardware fetches the following ones */
+    MOST_LINES = 8, /* most cache lines of a record that are prefetched; the hardware fetches the others */
 };
 
-/* The index has 32 bits of a hash, so at most 2^32 slots, of which 4/5 are used. */
+/* The index stores 32 bits of a hash, so it has at most 2^32 slots, of which 4/5 are used. */
 #define MOST_RECORDS (UINT32_MAX / 5 * 4)
 
 struct slot {
-    uint32_t number; /* number of the record, from 1 on; 0: free */
-    uint32_t hash;   /* lower half of the hash of its id */
+    uint32_t number; /* number of the record, from 1; 0: the slot is free */
+    uint32_t hash;   /* lower half of the hash of the record's id */
 };
 
 struct pl_row_store {
@@ -132,7 +132,7 @@ static bool is_of(const char *record, int64_t id)
     return *(const int64_t *)(const void *)record == id;
 }
 
-/* Returns NULL if the row does not exist. */
+/* Returns the record of row `id`, or NULL if the row does not exist. */
 static char *find(const struct pl_row_store *store, int64_t id, uint64_t hash)
 {
     for (uint64_t s = hash & store->slot_mask;; s = (s + 1) & store->slot_mask) {
@@ -151,7 +151,7 @@ static char *find(const struct pl_row_store *store, int64_t id, uint64_t hash)
     }
 }
 
-/* Prefetches the memory of `count` rows, up to BATCH: first the index, then the records that these probably are. */
+/* Prefetches `count` rows, at most BATCH: first their index slots, then the records that these probably name. */
 static void fetch(const struct pl_row_store *store, const int64_t *ids, const uint32_t *at, uint64_t count,
                   uint64_t *ret_hash)
 {
@@ -187,7 +187,7 @@ static void set_first_values(const struct pl_table *table, int64_t id, float *va
         return;
     }
     state = pl_random_next(&state) ^ (uint64_t)id;
-    state = pl_random_next(&state); /* otherwise the numbers of one id would be those of the next id, shifted by one */
+    state = pl_random_next(&state); /* otherwise an id's numbers would be the next id's numbers, shifted by one */
     for (uint64_t c = 0; c < table->columns; c++) {
         double unit = (double)(pl_random_next(&state) >> 40) / (double)(1 << 24);
 
@@ -238,7 +238,7 @@ static void insert(struct slot *slots, uint64_t mask, struct slot slot)
     slots[s] = slot;
 }
 
-/* Rows are accessed at random: with small pages each access would miss the TLB. Failure does no harm. */
+/* Asks for large pages: rows are accessed at random, and small pages would miss the TLB. A failure is harmless. */
 static void use_large_pages(char *data, size_t bytes)
 {
     size_t skipped = (LARGE_PAGE_BYTES - (uintptr_t)data % LARGE_PAGE_BYTES) % LARGE_PAGE_BYTES;

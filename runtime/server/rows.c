@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A server's tables: requests about rows. This server does the part for its own rows, and asks the other servers for
- * theirs.
- */
+/* A server's tables: requests about rows. This server handles its own rows, and asks the other servers for theirs. */
 #include "runtime/server/row_store.h"
 #include "runtime/server/state.h"
 
@@ -12,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The fewest bytes of a row in a list: its id and one column. */
+/* Least bytes of a row in a list: its id and one column. */
 enum { LEAST_ROW_BYTES = sizeof(int64_t) + sizeof(float), MOST_ROWS = PL_SERVER_ROWS_BYTES / LEAST_ROW_BYTES };
 
 _Static_assert(sizeof(int64_t) + PL_SERVER_MOST_COLUMNS * sizeof(float) <= PL_SERVER_ROWS_BYTES, "a row has room");
@@ -22,19 +19,19 @@ struct request {
     enum pl_server_rows what;
     uint64_t table;
     int waiting;      /* number of servers that have not answered yet */
-    bool *is_waiting; /* [hosts] */
-    uint32_t *at;     /* [MOST_ROWS]: positions in the list, grouped by server, if there are several servers */
-    uint16_t *owner;  /* [MOST_ROWS]: the server that owns each row; a copy, since the worker may change the list */
-    uint64_t *first;  /* [hosts + 1]: where each server's positions begin */
-    uint64_t counted; /* number of rows */
+    bool *is_waiting; /* [hosts]: the server has not answered yet */
+    uint32_t *at;     /* [MOST_ROWS]: positions in the list, grouped by server; used if there are several servers */
+    uint16_t *owner;  /* [MOST_ROWS]: owner of each row; a copy, because the worker may change the list */
+    uint64_t *first;  /* [hosts + 1]: index in `at` where each server's positions begin */
+    uint64_t counted; /* number of counted rows */
     struct pl_server_rows_loaded loaded;
     struct pl_error error; /* the first failure */
 };
 
 struct server_rows {
-    struct pl_row_store **stores; /* [tables] */
-    struct request *requests;     /* [workers of this host] */
-    char **stage;                 /* [hosts]: buffer for data of another server */
+    struct pl_row_store **stores; /* [tables]: this server's rows of each table */
+    struct request *requests;     /* [workers of this host]: the request of each worker */
+    char **stage;                 /* [hosts]: buffer for data from another server */
 };
 
 enum pl_status pl_server_rows_open(struct pl_server_state *server, struct pl_error *reterr)
@@ -130,7 +127,7 @@ enum pl_status pl_server_rows_check(const struct pl_server_state *server, int lo
     return PL_OK;
 }
 
-/* Groups the positions of the list by the server that owns the row. */
+/* Groups the positions of the list by the servers that own the rows. */
 static void deal(const struct pl_server_state *server, struct request *request, const int64_t *ids, uint64_t count)
 {
     uint64_t *first = request->first;
@@ -144,14 +141,14 @@ static void deal(const struct pl_server_state *server, struct request *request, 
         first[h + 1] += first[h];
     }
     for (uint64_t i = count; i-- > 0;) {
-        /* filled from the end of each range, so that `first` has the beginnings again afterwards */
+        /* filled from the end of each range, so that afterwards `first` has the beginnings again */
         request->at[--first[request->owner[i] + 1]] = (uint32_t)i;
     }
     memmove(first, first + 1, (size_t)server->hosts * sizeof(*first));
     first[server->hosts] = count;
 }
 
-/* Sends server `host` its part of the request. */
+/* Sends server `host` the part of the request about its rows. */
 static enum pl_status ask_other(struct pl_server_state *server, int host, int worker,
                                 const struct pl_server_message *message, const int64_t *ids, const float *values,
                                 struct pl_error *reterr)
@@ -186,7 +183,7 @@ static enum pl_status ask_other(struct pl_server_state *server, int host, int wo
     return pl_server_remote_send(server->remote, host, &packet, data, true, reterr);
 }
 
-/* Pulls or pushes the rows of this server. `*ret_rows` is the number of rows that it has. */
+/* Runs a request on this server's rows. `*ret_rows` is the number of rows that it has. */
 static enum pl_status run_request(struct pl_server_state *server, uint64_t table,
                                   const struct pl_server_rows_request *request, const int64_t *ids, const uint32_t *at,
                                   uint64_t count, float *values, uint64_t *ret_rows,
@@ -226,7 +223,7 @@ static enum pl_status run_request(struct pl_server_state *server, uint64_t table
     return status;
 }
 
-/* Adds the answer of one more server to a request to load. */
+/* Adds another server's answer to a request to load. */
 static void add_loaded(struct request *request, const struct pl_server_rows_loaded *loaded)
 {
     struct pl_server_rows_loaded *all = &request->loaded;
@@ -238,7 +235,7 @@ static void add_loaded(struct request *request, const struct pl_server_rows_load
     }
 }
 
-/* Answers the worker, when all servers have done their part. */
+/* Answers the worker when all servers have finished. */
 static void answer(struct pl_server_state *server, int local)
 {
     struct request *request = &server->rows->requests[local];
@@ -365,7 +362,7 @@ void pl_server_rows_answered(struct pl_server_state *server, int host, const str
     uint64_t bytes = row_bytes(server, request->table);
 
     if (request->what == PL_SERVER_ROWS_PULL && packet->count == PL_OK) {
-        /* the rows follow the ids of the whole list */
+        /* the rows begin after the ids of the whole list */
         char *values =
             pl_server_view_rows(&server->view, (uint64_t)local) + request->first[server->hosts] * sizeof(int64_t);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a host's parameter server: its socket, its loop, and what other servers send. */
+/* The life of a host's parameter server: its socket, its loop, and packets of other servers. */
 #include "runtime/server/serve.h"
 
 #include "base/clock.h"
@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Time between two looks at messages of other servers, which cannot wake this thread. */
+/* Shortest interval between polls for messages of other servers, which cannot wake this thread. */
 #define NAP_LEAST_NS (20 * PL_NS_PER_US)
 #define NAP_MOST_NS PL_NS_PER_MS
 
@@ -28,16 +28,16 @@
 /* A connection that sends no message for this long is closed if another one waits. */
 #define SILENT_NS PL_NS_PER_S
 
-/* The fields that a packet of each kind has. remote.c handles END, and rows.c checks those of rows. */
+/* The fields of each kind of packet. remote.c handles END; rows.c checks ROWS and ROWS_DONE. */
 static const struct {
-    bool has_worker; /* a worker of the sender's host; in an answer, of this host */
-    bool has_piece;  /* a piece of this server; in an answer, of the sender */
-    bool has_data;   /* values or gradient of the piece */
-    bool has_state;  /* and the optimizer's arrays of the piece */
+    bool has_worker; /* `worker`: a worker of the sender's host; in an answer, of this host */
+    bool has_piece;  /* `piece`: a piece of this server; in an answer, of the sender */
+    bool has_data;   /* data: values or gradient of the piece */
+    bool has_state;  /* data: also the optimizer's arrays of the piece */
     bool is_answer;
-    bool is_early; /* may arrive before a layout is known */
+    bool is_early; /* the packet may arrive before a layout is known */
 } packets[] = {
-    [PL_SERVER_PACKET_LAYOUT] = {.is_early = true}, /* its data has any length */
+    [PL_SERVER_PACKET_LAYOUT] = {.is_early = true}, /* its data may have any length */
     [PL_SERVER_PACKET_JOINED] = {.has_worker = true},
     [PL_SERVER_PACKET_LEFT] = {.has_worker = true, .is_early = true}, /* the worker may never have joined */
     [PL_SERVER_PACKET_STEPS] = {.has_worker = true},
@@ -187,7 +187,7 @@ static enum pl_status handle(void *context, int host, const struct pl_server_pac
     return PL_OK;
 }
 
-/* Removes the socket of a killed server that had the same process number. No process listens on it. */
+/* Removes the socket that a killed server with the same process number has left. No process listens on it. */
 static bool remove_left(const struct sockaddr_un *address)
 {
     PL_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -251,8 +251,8 @@ static enum pl_status accept_worker(struct pl_server_state *server, struct pl_er
 }
 
 /*
- * Returns when to accept the next connection: at once if a place is free, else when the oldest silent connection has
- * had its time.
+ * Returns when to accept the next connection: now if there is room, else when the oldest silent connection has had its
+ * time.
  */
 static int64_t accept_ns(const struct pl_server_state *server)
 {
@@ -267,7 +267,7 @@ static int64_t accept_ns(const struct pl_server_state *server)
     return oldest_ns + SILENT_NS;
 }
 
-/* Wakes the workers for which something has changed. */
+/* Wakes the workers that pl_server_notify() has marked. */
 static void notify(struct pl_server_state *server)
 {
     const uint64_t one = 1;
@@ -278,13 +278,13 @@ static void notify(struct pl_server_state *server)
         if (local->is_notified && local->event_fd >= 0) {
             ssize_t written = write(local->event_fd, &one, sizeof(one));
 
-            PL_BUG_IF(written < 0 && errno != EAGAIN); /* the counter is full: the worker is awake */
+            PL_BUG_IF(written < 0 && errno != EAGAIN); /* the counter is full: the worker is awake already */
         }
         local->is_notified = false;
     }
 }
 
-/* Whether all workers have left, and the other servers know it. */
+/* Returns whether all workers have left and the other servers know it. */
 static enum pl_status check_over(struct pl_server_state *server, bool *ret_over, struct pl_error *reterr)
 {
     *ret_over = false;
@@ -302,14 +302,14 @@ static enum pl_status check_over(struct pl_server_state *server, bool *ret_over,
     return PL_OK;
 }
 
-/* Reads the end of a worker's process from the pipe. */
+/* Reads from the pipe that a worker's process has ended. */
 static enum pl_status hear_end(struct pl_server_state *server, struct pl_error *reterr)
 {
     struct pl_server_ended ended;
     ssize_t got = read(server->ended_fd, &ended, sizeof(ended));
 
     if (got != sizeof(ended)) {
-        server->ended_fd = -1; /* the writer is gone, and this process ends with it */
+        server->ended_fd = -1; /* the writer is gone, and this process will end with it */
         return PL_OK;
     }
     return pl_server_workers_ended(server, &ended, reterr);
@@ -326,7 +326,7 @@ static enum pl_status hear(struct pl_server_state *server, struct pollfd *polls,
     const int count = first_pending + SERVER_MOST_PENDING;
     uint64_t events;
 
-    polls[0].fd = silent_ns <= 0 ? server->listen_fd : -1; /* a new connection waits in the queue */
+    polls[0].fd = silent_ns <= 0 ? server->listen_fd : -1; /* else a new connection waits in the queue */
     polls[1].fd = server->event_fd;
     polls[2].fd = server->ended_fd;
     for (int w = 0; w < server->options->workers; w++) {
@@ -349,7 +349,7 @@ static enum pl_status hear(struct pl_server_state *server, struct pollfd *polls,
     for (int i = first_worker; i < first_pending; i++) {
         PL_TRY(polls[i].revents ? pl_server_workers_hear(server, i - first_worker, reterr) : PL_OK);
     }
-    PL_TRY(polls[2].revents ? hear_end(server, reterr) : PL_OK); /* after the messages that the worker sent itself */
+    PL_TRY(polls[2].revents ? hear_end(server, reterr) : PL_OK); /* after the last messages of that worker */
     for (int i = first_pending; i < count; i++) {
         PL_TRY(polls[i].revents ? pl_server_workers_join(server, i - first_pending, reterr) : PL_OK);
     }
@@ -390,7 +390,7 @@ static enum pl_status run(struct pl_server_state *server, struct pl_error *reter
     }
 }
 
-/* Tells the workers of this host and the other servers why this server fails. It takes a limited time. */
+/* Tells the workers of this host and the other servers why this server fails, within a limited time. */
 static void tell_failure(struct pl_server_state *server, const struct pl_error *error)
 {
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_FAILED, .count = error->status};
@@ -448,7 +448,7 @@ static enum pl_status open_server(struct pl_server_state *server, struct pl_erro
 
 static void close_server(struct pl_server_state *server)
 {
-    bool is_idle = pl_server_remote_free(server->remote); /* before the memory that it sends from is freed */
+    bool is_idle = pl_server_remote_free(server->remote); /* before freeing the memory that it sends from */
 
     for (int w = 0; server->locals && w < server->options->workers; w++) {
         pl_file_close_at(&server->locals[w].fd);
@@ -458,7 +458,7 @@ static void close_server(struct pl_server_state *server)
     for (int i = 0; i < SERVER_MOST_PENDING; i++) {
         pl_file_close_at(&server->pending[i]);
     }
-    if (is_idle && server->layout.data) { /* otherwise MPI may still read and write there; the process ends soon */
+    if (is_idle && server->layout.data) { /* otherwise MPI may still access the memory; the process ends soon */
         pl_server_pieces_close(server);
         pl_server_rows_close(server);
         pl_server_view_close(&server->view);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file that a host's parameter server and its workers share: where things lie in it, and consistent reads. */
+/* The file that a host's parameter server and its workers share: its layout, and consistent reads. */
 #include "runtime/server/shared.h"
 
 #include "base/number.h"
@@ -65,7 +65,7 @@ void pl_server_view_close(struct pl_server_view *view)
     }
 }
 
-/* The values may change during the copy. The caller detects that, so it is not a race to report. */
+/* The values may change during the copy. This is not a race to report, because the caller detects it. */
 __attribute__((no_sanitize("thread"))) static void copy(float *restrict to, const float *restrict from, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
@@ -85,7 +85,7 @@ bool pl_server_read_piece(const struct pl_server_view *view, uint64_t piece, uin
     if (before % 2 != 0) {
         return false;
     }
-    *last_sequence = 0; /* the copy in `to` is being overwritten */
+    *last_sequence = 0; /* from now on `to` has no valid copy */
     copy(to, pl_server_view_values(view) + first, count);
     atomic_thread_fence(memory_order_acquire);
     if (atomic_load_explicit(&head->sequence, memory_order_relaxed) != before) {
@@ -102,7 +102,7 @@ bool pl_server_copy_at(int fd, bool writes, void *data, uint64_t bytes, uint64_t
                              : pread(fd, (char *)data + done, bytes - done, (off_t)(at + done));
 
         if (got == 0) {
-            errno = ENODATA; /* the file is shorter */
+            errno = ENODATA; /* the file is too short */
         }
         if (got <= 0 && !(got < 0 && errno == EINTR)) {
             return false;

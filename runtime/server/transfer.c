@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values with the optimizer's state of all pieces, from the servers into a worker's memory file or from there to the
- * servers. A piece a turn of the server's loop: training goes on meanwhile. The file:
+ * Transfers of the values and optimizer state of all pieces, from the servers to a worker's memory file or back. Each
+ * round of the server's loop moves one piece, so training goes on meanwhile. The file:
  *
- *   values [elems] | each of the optimizer's arrays [elems] | how many updates each piece has had [pieces], uint64
+ *     values [elems] | each of the optimizer's arrays [elems] | number of updates of each piece [pieces], uint64
  */
 #include "runtime/server/state.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-enum { MOST_WAITING = 4 }; /* number of pieces of one transfer that are in flight */
+enum { MOST_WAITING = 4 }; /* most pieces of a transfer in flight */
 
 static uint64_t file_bytes(const struct pl_server_state *server)
 {
@@ -67,7 +67,7 @@ static bool copy_piece(const struct pl_server_state *server, int fd, bool writes
                              arrays * elems * sizeof(float) + piece * sizeof(*updates));
 }
 
-/* A file that cannot be read or written fails the request of its worker, not the job. */
+/* Refuses a file that cannot be read or written: only the worker's request fails, not the job. */
 static void refuse_file(struct pl_server_state *server, int local)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -77,7 +77,7 @@ static void refuse_file(struct pl_server_state *server, int local)
     pl_server_answer_refuse(server->locals[local].fd, &error);
 }
 
-/* Begins one more piece. A piece of this server is copied at once; for another one its owner gets ASK or GIVE. */
+/* Begins one more piece. A piece of this server is copied at once; the owner of another piece gets ASK or GIVE. */
 static enum pl_status begin_piece(struct pl_server_state *server, int local, struct pl_error *reterr)
 {
     struct pl_server_transfer *transfer = &server->locals[local].transfer;
@@ -136,7 +136,7 @@ enum pl_status pl_server_transfer_advance(struct pl_server_state *server, bool *
     return PL_OK;
 }
 
-/* Sends the state of a piece to a worker of another server. */
+/* Sends the state of a piece to a worker of another host. */
 static enum pl_status answer_ask(struct pl_server_state *server, int host, const struct pl_server_packet *ask,
                                  struct pl_error *reterr)
 {
@@ -153,7 +153,7 @@ static enum pl_status answer_ask(struct pl_server_state *server, int host, const
     return pl_server_remote_send(server->remote, host, &packet, data, true, reterr);
 }
 
-/* Takes the answer to a transfer of this host, which may have been cancelled. */
+/* Takes an answer to a transfer of this host; the transfer may have been cancelled. */
 static void take_answer(struct pl_server_state *server, const struct pl_server_packet *packet, float *data)
 {
     int local = packet->worker - pl_server_first_worker(server);
@@ -161,7 +161,7 @@ static void take_answer(struct pl_server_state *server, const struct pl_server_p
     uint64_t updates = packet->steps;
 
     if (packet->kind == PL_SERVER_PACKET_STATE) {
-        pl_server_pieces_overwrite(server, packet->piece, data); /* the newest values that this host has */
+        pl_server_pieces_overwrite(server, packet->piece, data); /* these are now this host's newest values */
     }
     if (transfer->fd < 0 || packet->transfer != transfer->number) {
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker of parameter servers: a plan whose gradients lie in the server's memory, and the values that it pulls. */
+/* A worker of parameter servers: a plan with gradients in memory shared with the server, and pulled values. */
 #include "runtime/server/worker.h"
 
 #include "base/activity.h"
@@ -25,7 +25,7 @@ bool pl_server_is_there(void)
     return pl_environment_own(PL_SERVER_SOCKET_VARIABLE);
 }
 
-/* The conditions that a worker waits for. */
+/* Conditions that a worker waits for. */
 enum awaited { ALL_APPLIED, ALL_KNOWN, ALL_FETCHED, NOT_AHEAD };
 
 static enum pl_status allocate_gradients(void *context, float **ret_gradients, struct pl_error *reterr);
@@ -132,8 +132,8 @@ void pl_server_set_rate(struct pl_server *server, double rate)
 }
 
 /*
- * Gives the plan memory for its gradients. It is the server's memory, so the worker joins here, once the plan is laid
- * out.
+ * Joins, and gives the plan memory for its gradients: the memory is shared with the server, so the worker joins here,
+ * after the plan is laid out.
  */
 static enum pl_status allocate_gradients(void *context, float **ret_gradients, struct pl_error *reterr)
 {
@@ -166,7 +166,7 @@ enum pl_status pl_worker_check_there(const struct pl_server *server, struct pl_e
     return server->has_left ? pl_error_set(reterr, PL_INVALID, "this worker has left its parameter servers") : PL_OK;
 }
 
-/* Errors: also PL_INVALID before pl_server_start(). */
+/* Fails before pl_server_start(). Errors: those of pl_worker_check_there(), and PL_INVALID. */
 static enum pl_status check_started(const struct pl_server *server, struct pl_error *reterr)
 {
     PL_TRY(pl_worker_check_there(server, reterr));
@@ -226,7 +226,7 @@ static bool is_fulfilled(const struct pl_server *server, enum awaited what)
     return true;
 }
 
-/* Fails with what has not arrived; `limit` is "within timeout_s" or "so far". */
+/* Fails with an error that says what has not arrived; `limit` is "within timeout_s" or "so far". */
 static enum pl_status say_late(const struct pl_server *server, enum awaited what, const char *limit,
                                struct pl_error *reterr)
 {
@@ -302,7 +302,7 @@ static enum pl_status pull_newer(struct pl_server *server, struct pl_error *rete
             if (pl_deadline_passed(deadline_ns)) {
                 return pl_error_set(reterr, PL_TIMEOUT, "piece %zu changed during each try to copy it", p);
             }
-            sched_yield(); /* the server may need this CPU to end its update */
+            sched_yield(); /* the server may need this CPU to finish its update */
         }
         server->counts.pieces_pulled += before != server->sequence[p];
     }
@@ -312,7 +312,7 @@ static enum pl_status pull_newer(struct pl_server *server, struct pl_error *rete
 enum pl_status pl_server_push(struct pl_server *server, struct pl_error *reterr)
 {
     PL_TRY(check_started(server, reterr));
-    PL_TRY(pl_plan_wait(server->plan, reterr)); /* starts the pieces that were not ready; nothing else is waited for */
+    PL_TRY(pl_plan_wait(server->plan, reterr)); /* starts the pieces that were not ready; does not wait for others */
     server->is_pushed = true;
     return PL_OK;
 }
@@ -345,7 +345,7 @@ enum pl_status pl_server_step(struct pl_server *server, struct pl_error *reterr)
     return pl_server_wait(server, reterr);
 }
 
-/* Errors: PL_INVALID in the middle of a step, naming the `call` that comes too early. */
+/* Returns PL_INVALID in the middle of a step; `call` is the name of the call that comes too early. */
 static enum pl_status check_between(const struct pl_server *server, const char *call, struct pl_error *reterr)
 {
     if (server->is_pushed || server->plan->started > 0) {
@@ -389,7 +389,7 @@ enum pl_status pl_server_start(struct pl_server *server, struct pl_error *reterr
     }
     PL_TRY(await(server, ALL_KNOWN, reterr));
     server->has_started = true;
-    return pl_server_pull(server, reterr); /* this worker may have old values of other hosts' pieces */
+    return pl_server_pull(server, reterr); /* other hosts' pieces may be old here */
 }
 
 enum pl_status pl_server_sum(struct pl_server *server, double *values, size_t count, struct pl_error *reterr)
@@ -443,7 +443,7 @@ enum pl_status pl_server_optimizer(struct pl_server *server, struct pl_optimizer
     return PL_OK;
 }
 
-/* Returns the arrays in the order of transfer.c. */
+/* Returns array `number`, counted in the order of transfer.c's file. */
 static float *array_of(const struct pl_server *server, unsigned number)
 {
     return number == 0 ? pl_plan_values(server->plan) : pl_optimizer_slot(server->copy, number - 1);
@@ -464,7 +464,7 @@ static enum pl_status copy_file(const struct pl_server *server, int fd, bool wri
     return good ? PL_OK : pl_error_errno(reterr, "copy the state of parameter servers");
 }
 
-/* Has the servers fill the file, or read it. */
+/* Makes the servers fill or read the file. */
 static enum pl_status transfer(struct pl_server *server, int fd, enum pl_server_state_way way, uint64_t bytes,
                                struct pl_error *reterr)
 {

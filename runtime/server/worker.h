@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the files of a worker's side share: worker.c is its life, its steps and the optimizer's state, worker_connect.c
- * its connection, worker_rows.c its tables. */
+/** Shared by a worker's files: worker.c (life, steps, optimizer state), worker_connect.c, worker_rows.c (tables). */
 #ifndef PL_RUNTIME_SERVER_WORKER_H
 #define PL_RUNTIME_SERVER_WORKER_H
 
@@ -16,17 +15,17 @@ struct pl_server {
     struct pl_optimizer_options optimizer;
     struct pl_optimizer *copy; /* copy of the servers' optimizer; NULL until the program asks for it */
     struct sockaddr_un address;
-    int number; /* its number on this host */
+    int number; /* number of this worker on its host */
     int64_t staleness;
     unsigned wire; /* 0 or a flag PL_WIRE_* */
-    int worker;    /* its number in the job */
+    int worker;    /* number of this worker in the job */
     int workers;
     int fd;
     int server_event_fd; /* wakes the server */
     int event_fd;        /* wakes this worker */
     struct pl_server_view view;
     struct pl_server_slot *slot;
-    uint64_t *sequence; /* [pieces]: the update that the plan's values have */
+    uint64_t *sequence; /* [pieces]: sequence number of the piece's values in the plan */
     double rate;
     bool has_started;
     bool has_left;
@@ -44,19 +43,19 @@ struct pl_server {
 enum pl_status pl_worker_check_there(const struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
 /* worker_connect.c */
-/** Finds the server's socket, this worker's number and the staleness, from the options, else from the environment. */
+/** Finds the server's socket, this worker's number and the staleness: in the options, else in the environment. */
 enum pl_status pl_worker_find_server(struct pl_server *server, const struct pl_server_options *options,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_worker_join(struct pl_server *server, const struct pl_server_layout *layout, int64_t deadline_ns,
                               struct pl_error *reterr) PL_MUST_CHECK;
 void pl_worker_disconnect(struct pl_server *server);
-/** Returns the failure that a REFUSED message, or the end of the connection, stands for. */
+/** Returns the failure in a REFUSED message, or PL_PEER if the connection was `closed`. */
 enum pl_status pl_worker_read_failure(const struct pl_server_message *message, bool closed,
                                       struct pl_error *reterr) PL_MUST_CHECK;
-/** Sends a message. If the server is gone, the error is the reason that it gave. */
+/** Sends a message. If the server is gone, returns the reason that it sent. */
 enum pl_status pl_worker_send(struct pl_server *server, const struct pl_server_message *message, const int *sent_fds,
                               size_t fd_count, struct pl_error *reterr) PL_MUST_CHECK;
-/** Returns when a wait that begins now is to be logged (setting stall_s); the second function logs it, once. */
+/** Returns the time at which a wait that begins now is logged (setting stall_s); the second function logs it, once. */
 int64_t pl_worker_stall_ns(const struct pl_server *server);
 void pl_worker_warn_stalled(const struct pl_server *server, const char *what, int64_t *stall_ns);
 /**

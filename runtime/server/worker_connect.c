@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker's connection to the parameter server of its host: find it, join, exchange messages. */
+/* A worker's connection to the parameter server of its host: connecting, joining, exchanging messages. */
 #include "runtime/server/worker.h"
 
 #include "base/clock.h"
@@ -63,7 +63,7 @@ void pl_worker_disconnect(struct pl_server *server)
     free(PL_TAKE(server->sequence));
 }
 
-/* Connects until the deadline: the server may not listen yet. */
+/* Tries to connect until the deadline, because the server may not listen yet. */
 static enum pl_status connect_to(struct pl_server *server, int64_t deadline_ns, struct pl_error *reterr)
 {
     server->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -189,7 +189,7 @@ enum pl_status pl_worker_join(struct pl_server *server, const struct pl_server_l
     server->event_fd = fds[2];
     server->worker = welcome.number;
     server->workers = (int)welcome.count;
-    /* The number of workers per host follows from the file's size. */
+    /* The number of workers per host is computed from the file's size. */
     shape.workers = 1;
     PL_TRY(pl_server_shape(&shape, reterr));
     if (fstat(memory_fd, &info) != 0 || (uint64_t)info.st_size < shape.file_bytes) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker's tables: lists of ids and rows, cut into parts that fit into what it shares with its server. */
+/* A worker's tables: lists of ids and rows, cut into parts that fit into the memory shared with its server. */
 #include "runtime/server_rows.h"
 
 #include "base/clock.h"
@@ -69,7 +69,7 @@ static enum pl_status check_table(const struct pl_server *server, size_t table, 
                : pl_error_set(reterr, PL_INVALID, "table %zu: there are %zu", table, server->table_count);
 }
 
-/* Sends the request part by part: ids go into the shared list, and rows follow them or are read from there. */
+/* Sends a request in parts: ids go into the shared list; the rows after them are written there, or read from there. */
 static enum pl_status ask_list(struct pl_server *server, size_t table, enum pl_server_rows what, const int64_t *ids,
                                uint64_t count, float *pulled, const float *pushed, struct pl_error *reterr)
 {
@@ -105,7 +105,7 @@ enum pl_status pl_server_rows_pull(struct pl_server *server, size_t table, const
     return ask_list(server, table, PL_SERVER_ROWS_PULL, ids, count, values, NULL, reterr);
 }
 
-/* Whether the ids are ascending without repeats, so that no rows need to be added up. */
+/* Returns whether the ids are ascending without repeats; then no rows need to be added up. */
 static bool are_distinct(const int64_t *ids, uint64_t count)
 {
     for (uint64_t i = 1; i < count; i++) {
@@ -116,7 +116,7 @@ static bool are_distinct(const int64_t *ids, uint64_t count)
     return true;
 }
 
-/* A row to be sorted: its id and its position in the list. */
+/* A row to sort: its id and its position in the list. */
 struct placed {
     int64_t id;
     uint64_t at;
@@ -132,7 +132,7 @@ static int compare_placed(const void *left_at, const void *right_at)
     return (left->at > right->at) - (left->at < right->at);
 }
 
-/* Adds up the rows of each id, in ascending order of ids; rows of one id are added in their order. */
+/* Adds up the rows of each id, in the order of the list. The results are in ascending order of ids. */
 static enum pl_status sum_rows(const int64_t *ids, const float *rows, uint64_t count, uint64_t columns,
                                int64_t **ret_ids, float **ret_sums, uint64_t *ret_count, struct pl_error *reterr)
 {
@@ -205,8 +205,8 @@ static enum pl_status set_directory(const struct pl_server *server, size_t table
 }
 
 /*
- * Older saves are removed when all servers have said that their parts of this one are on disk, so that one save is
- * complete at any time.
+ * Older saves are removed after all servers have said that their parts of this save are on disk, so one save is always
+ * complete.
  */
 enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const char *directory,
                                    struct pl_error *reterr)
@@ -217,7 +217,7 @@ enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const
     enum pl_status status;
 
     PL_TRY(set_directory(server, table, directory, &request, reterr));
-    /* wall-clock time, so that a later run knows which save is newer, also after a reboot */
+    /* wall-clock time, so that a later run finds the newest save, even after a reboot */
     clock_gettime(CLOCK_REALTIME, &now);
     request.time_ns = (uint64_t)now.tv_sec * PL_NS_PER_S + (uint64_t)now.tv_nsec;
     status = ask(server, table, 0, &request, &done, reterr);
@@ -247,7 +247,7 @@ enum pl_status pl_server_rows_load(struct pl_server *server, size_t table, const
     PL_TRY(set_directory(server, table, directory, &request, reterr));
     PL_TRY(ask(server, table, 0, &request, &done, reterr));
     first = done.loaded;
-    /* the hosts have copies of different saves: look for one that all have */
+    /* hosts have loaded different saves: look for one that all have */
     while (done.loaded.oldest != done.loaded.newest) {
         request.time_ns = done.loaded.oldest;
         PL_TRY(ask(server, table, 0, &request, &done, reterr));

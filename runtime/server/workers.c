@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server's own workers: joining, what they push, sums over all workers of the job, leaving. */
+/* A server's own workers: joining, pushes, sums over all workers of the job, leaving. */
 #include "runtime/server/state.h"
 
 #include "base/fd.h"
@@ -23,7 +23,7 @@ static enum pl_status send_all(struct pl_server_state *server, const struct pl_s
     return server->remote ? pl_server_remote_send_all(server->remote, packet, data, reterr) : PL_OK;
 }
 
-/* Call when the layout is known: makes the shared file, and tells the other servers. */
+/* Makes the shared file, and tells the other servers. Call it when the layout is known. */
 static enum pl_status open_layout(struct pl_server_state *server, struct pl_error *reterr)
 {
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_LAYOUT, .data_bytes = server->layout.bytes};
@@ -77,7 +77,7 @@ static enum pl_status read_layout(int fd, uint64_t bytes, struct pl_server_layou
     return pl_server_layout_read(data, bytes, ret_layout, reterr);
 }
 
-/* Checks whether the worker that sent JOIN may join. If only this worker is wrong, the failure is its own. */
+/* Checks whether the worker that sent JOIN may join. If only this worker is wrong, only its join fails. */
 static enum pl_status check_join(struct pl_server_state *server, const struct pl_server_message *join, int layout_fd,
                                  struct pl_server_layout *ret_layout, struct pl_error *reterr)
 {
@@ -121,7 +121,7 @@ static enum pl_status welcome(struct pl_server_state *server, int number, int fd
     pl_server_view_slot(&server->view, (uint64_t)number)->first_step = joined.steps;
     if (pl_server_message_send(fd, &message, (const int[]){server->memory_fd, server->event_fd, local->event_fd}, 3,
                                NULL) != PL_OK) {
-        return PL_OK; /* it is gone; the next read from it will tell */
+        return PL_OK; /* the worker is gone; the next read from its socket tells */
     }
     return send_all(server, &joined, NULL, reterr);
 }
@@ -165,7 +165,7 @@ enum pl_status pl_server_workers_join(struct pl_server_state *server, int pendin
     if (error.status != PL_MISMATCH && !is_fatal) {
         return PL_OK;
     }
-    *reterr = error; /* the job is wrong, whichever of the two is right */
+    *reterr = error; /* the job fails, because it is unknown which worker is right */
     return error.status;
 }
 
@@ -193,20 +193,20 @@ void pl_server_workers_publish_slowest(struct pl_server_state *server)
     }
 }
 
-/* Call when a worker of this host has pushed all pieces of a step. */
+/* Counts a step of a worker of this host that has pushed all its pieces. */
 static enum pl_status finish_step(struct pl_server_state *server, int worker, struct pl_error *reterr)
 {
     struct pl_server_packet packet = {
         .kind = PL_SERVER_PACKET_STEPS, .worker = worker, .steps = ++server->workers[worker].steps};
 
     if (server->layout.head->staleness <= 0) {
-        return PL_OK; /* no one waits for it */
+        return PL_OK; /* no worker waits for the slowest one */
     }
     pl_server_workers_publish_slowest(server);
     return send_all(server, &packet, NULL, reterr);
 }
 
-/* Tells all workers to stop at once: asynchronous workers have no steps in common. */
+/* Tells all workers to stop now, because asynchronous workers have no common steps. */
 static enum pl_status stop_all(struct pl_server_state *server, struct pl_error *reterr)
 {
     const struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_STOP};
@@ -248,7 +248,7 @@ static enum pl_status take_piece(struct pl_server_state *server, int number, str
     return piece + 1 == pieces && push.push == PL_SERVER_PUSH_GRADIENT ? finish_step(server, worker, reterr) : PL_OK;
 }
 
-/* Requests all pieces of other owners, for all workers that want them now. A later request has to wait. */
+/* Requests the pieces of all other owners, for all workers that want them now. Later requests have to wait. */
 static enum pl_status fetch(struct pl_server_state *server, struct pl_error *reterr)
 {
     for (int w = 0; w < server->options->workers; w++) {
@@ -299,7 +299,7 @@ enum pl_status pl_server_workers_take(struct pl_server_state *server, bool *ret_
     return PL_OK;
 }
 
-/* On server 0: ends the sum if all workers that have not left have given their values. */
+/* On server 0: ends the sum when all workers that have not left have given their values. */
 static enum pl_status end_sum(struct pl_server_state *server, struct pl_error *reterr)
 {
     struct pl_server_packet total = {.kind = PL_SERVER_PACKET_TOTAL};
@@ -424,7 +424,7 @@ void pl_server_workers_tell_alone(struct pl_server_state *server)
     }
 }
 
-/* The pieces that it has pushed still count. */
+/* Closes the socket of a worker, which has left. Its pushed pieces still count. */
 static enum pl_status close_worker(struct pl_server_state *server, int number, bool is_lost, struct pl_error *reterr)
 {
     struct pl_server_local *local = &server->locals[number];
@@ -438,7 +438,7 @@ static enum pl_status close_worker(struct pl_server_state *server, int number, b
     return pl_server_workers_left(server, pl_server_first_worker(server) + number, is_lost, reterr);
 }
 
-/* The pieces that it has pushed still count. From now on its only message is LEAVE. */
+/* Marks a worker as left that still reads. Its pushed pieces still count. From now on it may send only LEAVE. */
 static enum pl_status let_outlast(struct pl_server_state *server, int number, struct pl_error *reterr)
 {
     for (bool moved = true; moved;) {
@@ -504,8 +504,8 @@ enum pl_status pl_server_workers_ended(struct pl_server_state *server, const str
     struct pollfd ready = {.fd = local->fd, .events = POLLIN};
 
     /*
-     * Reads the worker's last messages, then its end of file, which does not come while a child process holds the
-     * socket.
+     * Reads the worker's last messages, then the end of its socket. The end does not come while a child process has the
+     * socket open.
      */
     while (local->fd >= 0 && poll(&ready, 1, 0) > 0) {
         PL_TRY(pl_server_workers_hear(server, number, reterr));

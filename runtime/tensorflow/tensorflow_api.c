@@ -6,7 +6,7 @@
 
 struct pl_tensorflow_api pl_tensorflow_api;
 
-/* Returns the function `name` in one of TensorFlow's libraries, or NULL. */
+/* Returns the function `name` from one of TensorFlow's libraries, or NULL. */
 static void *find(const char *name)
 {
     static const char *const libraries[] = {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"};

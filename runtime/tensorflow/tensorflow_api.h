@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The part of TensorFlow's C interface for ops and kernels that is used here. It is found in the process when the
- * module is loaded. So one binary serves every TensorFlow that has it, and the build needs no TensorFlow.
+ * The functions of TensorFlow's C interface for ops and kernels that Paceline uses. They are looked up in the process
+ * when the module is loaded. So one binary serves every TensorFlow that has them, and the build needs none.
  *
  * Source   tensorflow/c/{ops,kernels,kernels_experimental,tf_status,tf_tensor}.h of TensorFlow 2.15 and 2.21.
  * Test     tests/unit/runtime/tensorflow/test_tensorflow_api.c, tests/integration/horovod_tensorflow.py,
@@ -29,7 +29,7 @@ struct TF_TString {
     uint64_t opaque[3];
 };
 
-/** A string without a NUL at its end. */
+/** A string without a NUL at the end. */
 struct TF_StringView {
     const char *data;
     size_t length;
@@ -145,7 +145,7 @@ typedef void pl_tensorflow_deallocate(void *data, size_t bytes, void *argument);
     X(int64_t, TensorElementCount, (const struct TF_Tensor *))                                                         \
     X(void *, TensorData, (const struct TF_Tensor *))
 
-/* NULL if this TensorFlow lacks them: the calls that it names experimental, and what 2.12 has not. */
+/* May be NULL: functions that TensorFlow calls experimental, and functions that TensorFlow 2.12 lacks. */
 #define PL_TENSORFLOW_EXPERIMENTS(X)                                                                                   \
     X(void, GetInputTensorFromVariable,                                                                                \
       (struct TF_OpKernelContext *, int input, bool lock_held, bool is_variant, bool is_sparse, pl_tensorflow_copy *,  \
@@ -162,16 +162,16 @@ struct pl_tensorflow_api {
 #undef PL_TENSORFLOW_FIELD
 };
 
-/** The calls, valid after pl_tensorflow_api_find(). */
+/** The functions, valid after pl_tensorflow_api_find(). */
 extern struct pl_tensorflow_api pl_tensorflow_api;
 
 /**
- * Looks up the calls in the TensorFlow that this process has loaded. Errors: PL_NOT_FOUND if there is no TensorFlow, or
- * if it lacks a necessary call.
+ * Looks up the functions in the TensorFlow that this process has loaded. Errors: PL_NOT_FOUND if there is no
+ * TensorFlow, or if it lacks a necessary function.
  */
 enum pl_status pl_tensorflow_api_find(struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns the first experimental call that this TensorFlow lacks, or NULL. */
+/** Returns the name of the first experimental function that this TensorFlow lacks, or NULL. */
 const char *pl_tensorflow_api_missing(void);
 
 #endif

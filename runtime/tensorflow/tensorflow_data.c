@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The datasets behind a tf.data.Dataset: one for each iterator that runs, and one that waits for the next epoch. */
+/* The datasets of a tf.data.Dataset: one for each open iterator, and one that waits for the next epoch. */
 #include "runtime/tensorflow/tensorflow_data.h"
 
 #include "base/clock.h"
@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 enum {
-    ALIGN_BYTES = 64, /* TensorFlow copies a tensor's memory that is aligned to less */
+    ALIGN_BYTES = 64, /* TensorFlow copies tensor memory with a smaller alignment */
     NUMBER_BYTES = 24,
-    DEFAULT_BATCHES = 64, /* of max_batches */
+    DEFAULT_BATCHES = 64, /* default of max_batches */
 };
 
 #define LOCK_NS (30 * PL_NS_PER_S)
@@ -31,7 +31,7 @@ struct pl_tensorflow_data {
     pthread_mutex_t mutex;
     struct {
         uint64_t epoch;
-        struct pl_dataset *idle; /* its epoch is over, and the next iterator takes it */
+        struct pl_dataset *idle; /* its epoch is over; the next iterator uses it */
         bool is_closed;
         struct pl_dataset_progress progress;
     } synced;
@@ -81,8 +81,8 @@ void pl_tensorflow_data_close(struct pl_tensorflow_data *data)
 
 uint64_t pl_tensorflow_data_mark(void)
 {
-    const unsigned char *random = (const unsigned char *)getauxval(AT_RANDOM); /* 16 bytes, from the kernel */
-    uint64_t mark = 14695981039346656037U;                                     /* FNV-1a: the bytes stay unknown */
+    const unsigned char *random = (const unsigned char *)getauxval(AT_RANDOM); /* 16 random bytes from the kernel */
+    uint64_t mark = 14695981039346656037U;                                     /* hashed, so the bytes stay unknown */
 
     for (size_t i = 0; random && i < 16; i++) {
         mark = (mark ^ random[i]) * 1099511628211U;
@@ -100,7 +100,7 @@ struct pl_tensorflow_leases *pl_tensorflow_data_leases(struct pl_tensorflow_data
     return &data->leases;
 }
 
-/* Takes the number in the file at `path`, and leaves the next one there; a file that is not there has 0. */
+/* Takes the number in the file at `path`, and stores the next number there. A missing file means 0. */
 static enum pl_status take_number(const char *path, uint64_t *ret_number, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *text = NULL;
@@ -126,7 +126,7 @@ static enum pl_status take_number(const char *path, uint64_t *ret_number, struct
     return PL_OK;
 }
 
-/* Waits for the lock. flock(2) has no deadline. */
+/* Polls for the lock, because flock(2) has no deadline. */
 static enum pl_status lock(int fd, const char *path, struct pl_error *reterr)
 {
     const int64_t begin_ns = pl_clock_now_ns(), deadline_ns = pl_deadline_after_ns(LOCK_NS);
@@ -162,7 +162,7 @@ static enum pl_status next_epoch(struct pl_tensorflow_data *data, uint64_t *ret_
     return take_number(data->options.epoch_path, ret_epoch, reterr);
 }
 
-/* Takes the dataset that waits for an epoch, or opens one. */
+/* Takes the dataset that waits for an epoch, or opens a new one. */
 static enum pl_status take_dataset(struct pl_tensorflow_data *data, struct pl_dataset **ret_dataset,
                                    struct pl_error *reterr)
 {
@@ -206,7 +206,7 @@ enum pl_status pl_tensorflow_iterator_open(struct pl_tensorflow_data *data,
     return PL_OK;
 }
 
-/* After a batch or the end: too many damaged pieces before it are an error in its place. */
+/* Called after a batch or the end: if too many damaged pieces came before it, returns an error instead of it. */
 static void check_skipped(struct pl_tensorflow_iterator *iterator, const struct pl_dataset_progress *progress)
 {
     const struct pl_tensorflow_data_options *options = &iterator->data->options;
@@ -223,7 +223,7 @@ static void check_skipped(struct pl_tensorflow_iterator *iterator, const struct 
     iterator->skipped = progress->skipped;
 }
 
-/* Counts a batch, and prints what AWS's PipeModeDataset printed, whose words programs that watch logs know. */
+/* Counts a batch, and prints the words of AWS's PipeModeDataset, for which programs that watch logs look. */
 static void count(struct pl_tensorflow_iterator *iterator, uint64_t bytes, int64_t read_ns)
 {
     const uint64_t step = iterator->data->options.report_samples;
@@ -254,7 +254,7 @@ bool pl_tensorflow_iterator_wait(struct pl_tensorflow_iterator *iterator, int64_
     read_ns = progress.waited_ns - before.waited_ns;
     iterator->read_ns += read_ns;
     if (status != PL_OK && status != PL_END && iterator->error.retryable) {
-        return false; /* PL_LIMIT: until TensorFlow's tensors release a batch */
+        return false; /* PL_LIMIT: wait until TensorFlow's tensors release a batch */
     }
     iterator->is_known = true;
     iterator->status = status;
@@ -269,7 +269,7 @@ bool pl_tensorflow_iterator_wait(struct pl_tensorflow_iterator *iterator, int64_
     return true;
 }
 
-/* The epoch is over: the dataset may wait for the next one. */
+/* Ends the epoch: the dataset may wait for the next one. */
 static void leave(struct pl_tensorflow_iterator *iterator)
 {
     struct pl_tensorflow_data *data = iterator->data;

@@ -4,9 +4,9 @@
  *
  *   ready = Poll(iterator); while (!ready) { ready = Wait(iterator); } Take(iterator)
  *
- * Wait ends after WAIT_NS at the latest, because a kernel in C does not learn that its step was cancelled: TensorFlow's
- * loop does. The tensor `iterator` is the memory of the iterator, which is closed when TensorFlow drops the last
- * reference to it: however that comes, no Python is needed for it. */
+ * Wait returns within WAIT_NS, because only TensorFlow's loop notices that a step was cancelled; a kernel in C does
+ * not. The tensor `iterator` contains the iterator. TensorFlow closes the iterator when it drops the tensor's last
+ * reference, without Python. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -21,8 +21,8 @@
 
 enum { TEXT_BYTES = 1200, MAX_DIMS = 1 + PL_FIELD_MAX_DIMS };
 
-#define POLL_NS (2 * PL_NS_PER_MS)  /* so long Poll keeps a thread of TensorFlow's waiting */
-#define WAIT_NS (50 * PL_NS_PER_MS) /* so long a cancelled step goes on */
+#define POLL_NS (2 * PL_NS_PER_MS)  /* longest time for which Poll keeps one of TensorFlow's threads */
+#define WAIT_NS (50 * PL_NS_PER_MS) /* longest time for which a cancelled step goes on */
 
 static const struct pl_tensorflow_api *const tf = &pl_tensorflow_api;
 
@@ -59,7 +59,7 @@ static int code_of(enum pl_status status)
     return TF_UNKNOWN;
 }
 
-/* Fails the kernel with the words that Python's DataError has. */
+/* Fails the kernel with the text of Python's DataError. */
 static void fail(struct TF_OpKernelContext *context, enum pl_status status, const struct pl_error *error)
 {
     struct TF_Status *failure = tf->NewStatus();
@@ -83,7 +83,7 @@ static bool is_ok(struct TF_OpKernelContext *context, struct TF_Status *status)
     return good;
 }
 
-/* Outputs. */
+/* ---- outputs ---- */
 
 static const int types[] = {
     [PL_FLOAT32] = TF_FLOAT, [PL_FLOAT64] = TF_DOUBLE, [PL_FLOAT16] = TF_HALF, [PL_BFLOAT16] = TF_BFLOAT16,
@@ -95,7 +95,7 @@ static const int types[] = {
 struct lease {
     struct pl_batch batch;
     struct pl_tensorflow_leases *leases;
-    size_t users; /* tensors, and the kernel while it makes them; changed by __atomic calls */
+    size_t users; /* number of tensors, plus 1 while the kernel makes them; accessed by __atomic functions */
 };
 
 static void drop_lease(struct lease *lease)
@@ -117,11 +117,11 @@ static void deallocate(void *data, size_t bytes, void *lease)
 struct outputs {
     struct TF_OpKernelContext *context;
     struct TF_Status *status;
-    struct lease *lease; /* NULL: copy */
+    struct lease *lease; /* NULL: copy the data */
     int next;
 };
 
-/* Sets the next output to the elements at `data`: to this memory, or to a copy of it. */
+/* Sets the next output to the elements at `data`: to this memory itself, or to a copy. */
 static bool put(struct outputs *outputs, int type, const int64_t *dims, int count, const void *data, size_t bytes)
 {
     struct TF_Tensor *tensor;
@@ -165,8 +165,8 @@ static bool put_strings(struct outputs *outputs, const struct pl_batch_field *fi
     return true;
 }
 
-/* A field of fixed shape is one output, one of bytes too; one of a varying number of elements is their values and, for
- * TensorFlow's RaggedTensor, where each sample begins. */
+/* A field of fixed shape, also one of bytes, is one output. A field with a varying number of elements is two: its
+ * values, and, for TensorFlow's RaggedTensor, the index at which each sample begins. */
 static bool put_field(struct outputs *outputs, const struct pl_field *field, const struct pl_batch_field *data,
                       int64_t samples)
 {
@@ -191,7 +191,7 @@ static bool put_field(struct outputs *outputs, const struct pl_field *field, con
     return put(outputs, types[field->type], dims, 1 + (int)field->dims, data->data, items * item_bytes);
 }
 
-/* Returns a lease of `batch`; NULL if there are enough, or without memory: then the batch is copied. */
+/* Returns a lease of `batch`; NULL if there are too many, or if memory is out: then the caller copies the batch. */
 static struct lease *lease_batch(struct pl_tensorflow_leases *leases, const struct pl_batch *batch)
 {
     struct lease *lease = NULL;
@@ -224,7 +224,7 @@ static void put_batch(struct TF_OpKernelContext *context, struct pl_tensorflow_d
     tf->DeleteStatus(outputs.status);
 }
 
-/* The kernels. */
+/* ---- kernels ---- */
 
 static void close_iterator(void *data, size_t bytes, void *argument)
 {
@@ -268,7 +268,7 @@ static void open_iterator(void *kernel, struct TF_OpKernelContext *context)
     tf->DeleteStatus(status);
 }
 
-/* Returns the iterator that is the kernel's input, and the tensor that holds it; NULL after the kernel has failed. */
+/* Returns the iterator in the kernel's input, and the tensor that contains it; NULL if the kernel has failed. */
 static struct pl_tensorflow_iterator *input(struct TF_OpKernelContext *context, struct TF_Tensor **ret_tensor)
 {
     struct TF_Status *status = tf->NewStatus();
@@ -314,14 +314,14 @@ static void poll_iterator(void *kernel, struct TF_OpKernelContext *context)
     wait_here(context, POLL_NS);
 }
 
-/* TensorFlow 2.12 has no asynchronous kernels in C: one of its threads waits. */
+/* In TensorFlow 2.12 C kernels cannot be asynchronous: one of its threads waits. */
 static void wait_for_iterator_here(void *kernel, struct TF_OpKernelContext *context)
 {
     (void)kernel;
     wait_here(context, WAIT_NS);
 }
 
-/* A wait in a thread of its own, so that TensorFlow's few threads have none to wait for. */
+/* A wait in a separate thread, so that none of TensorFlow's few threads has to wait. */
 struct wait {
     struct TF_OpKernelContext *context;
     struct pl_tensorflow_iterator *iterator;
@@ -433,7 +433,7 @@ static void define(const struct operation *operation, struct TF_Status *status)
     }
 }
 
-/* Registers the operations while TensorFlow loads the module: it looks for them then. */
+/* Registers the operations while TensorFlow loads the module, because TensorFlow looks for them then. */
 __attribute__((constructor)) static void register_operations(void)
 {
     struct pl_error error = PL_ERROR_NONE;
