@@ -56,29 +56,29 @@
         PL_TO_NUMBER(files, 1, UINT64_C(1) << 40))                                                                     \
     ROW("--json", NULL, "print one JSON object instead of the table", PL_TO(json))
 
-#define PL_FEED_OPTIONS(ROW)                                                                                                                    \
-    ROW("--epochs", "N", "stop after N epochs (default: go on until told to stop)",                                                             \
-        PL_TO_NUMBER(epochs, 0, UINT32_MAX))                                                                                                    \
-    ROW("--first", "N", "begin with epoch N (0)", PL_TO_NUMBER(first, 0, UINT32_MAX))                                                           \
-    ROW("--manifest", NULL, "FROM is a ManifestFile", PL_TO(manifest))                                                                          \
-    ROW("--augmented", "NAMES",                                                                                                                 \
-        "FROM is an AugmentedManifestFile; each of these attributes of each line becomes a RecordIO record",                                    \
-        PL_TO(attributes))                                                                                                                      \
-    ROW("--recordio", NULL, "wrap each object in a RecordIO record",                                                                            \
-        PL_TO_VALUE(options.wrapper, PL_CHANNEL_WRAPPER_RECORDIO))                                                                              \
-    ROW("--decompress", NULL, "undo gzip and zstd first", PL_TO_VALUE(options.compression, PL_COMPRESSION_AUTO))                                \
-    ROW("--shuffle", "SEED", "another order of objects in each epoch", PL_TO_READER(options, read_shuffle))                                     \
-    ROW("--shard", "R/N", "only the objects of host R of N: those with i mod N = R",                                                            \
-        PL_TO_READER(options.shard, read_shard))                                                                                                \
-    ROW("--late", NULL, "make an epoch's FIFO only when the one before is over", PL_TO(options.late))                                           \
-    ROW("--copy", NULL, "copy into the pipe, do not lend pages: for readers that splice", PL_TO(options.copy))                                  \
-    ROW("--timeout",                                                                                                                            \
-        "SECONDS", "give up after this time without a reader that opens the epoch, reads on, or leaves after a failure (never)", \ PL_TO_UNITS( \
-                       options.timeout_ns, 0, 1000000, PL_NS_PER_S))                                                                            \
-    ROW("--cut", "BYTES", "close each FIFO after this many bytes, to test how a program handles it",                                            \
-        PL_TO_NUMBER(options.cut_bytes, 0, UINT64_MAX))                                                                                         \
-    PL_ENDPOINT_OPTION(ROW, s3.endpoint_url)                                                                                                    \
-    ROW("--quiet", NULL, "print no line per epoch", PL_TO(quiet))                                                                               \
+#define PL_FEED_OPTIONS(ROW)                                                                                           \
+    ROW("--epochs", "N", "stop after N epochs (default: go on until told to stop)",                                    \
+        PL_TO_NUMBER(epochs, 0, UINT32_MAX))                                                                           \
+    ROW("--first", "N", "begin with epoch N (0)", PL_TO_NUMBER(first, 0, UINT32_MAX))                                  \
+    ROW("--manifest", NULL, "FROM is a ManifestFile", PL_TO(manifest))                                                 \
+    ROW("--augmented", "NAMES",                                                                                        \
+        "FROM is an AugmentedManifestFile; each of these attributes of each line becomes a RecordIO record",           \
+        PL_TO(attributes))                                                                                             \
+    ROW("--recordio", NULL, "wrap each object in a RecordIO record",                                                   \
+        PL_TO_VALUE(options.wrapper, PL_CHANNEL_WRAPPER_RECORDIO))                                                     \
+    ROW("--decompress", NULL, "undo gzip and zstd first", PL_TO_VALUE(options.compression, PL_COMPRESSION_AUTO))       \
+    ROW("--shuffle", "SEED", "another order of objects in each epoch", PL_TO_READER(options, read_shuffle))            \
+    ROW("--shard", "R/N", "only the objects of host R of N: those with i mod N = R",                                   \
+        PL_TO_READER(options.shard, read_shard))                                                                       \
+    ROW("--late", NULL, "make an epoch's FIFO only when the one before is over", PL_TO(options.late))                  \
+    ROW("--copy", NULL, "copy into the pipe, do not lend pages: for readers that splice", PL_TO(options.copy))         \
+    ROW("--timeout", "SECONDS",                                                                                        \
+        "give up after this time without a reader that opens the epoch, reads on, or leaves after a failure (never)",  \
+        PL_TO_UNITS(options.timeout_ns, 0, 1000000, PL_NS_PER_S))                                                      \
+    ROW("--cut", "BYTES", "close each FIFO after this many bytes, to test how a program handles it",                   \
+        PL_TO_NUMBER(options.cut_bytes, 0, UINT64_MAX))                                                                \
+    PL_ENDPOINT_OPTION(ROW, s3.endpoint_url)                                                                           \
+    ROW("--quiet", NULL, "print no line per epoch", PL_TO(quiet))                                                      \
     ROW("--failure", NULL, "also write PATH and the reason of a failure to standard output", PL_TO(failure))
 
 #define PL_HOROVOD_OPTIONS(ROW)                                                                                        \
@@ -193,7 +193,7 @@
     ROW("--cpus", "N", "number of CPUs that the trial counts (all)", PL_TO_NUMBER(cpus, 1, DEVICES_MAX))               \
     ROW("--processes", "N", "number of the trial's ranks on this host, by MPI, or by torchrun if the job uses it (1)", \
         PL_TO_NUMBER(processes, 1, DEVICES_MAX))                                                                       \
-    ROW("--hyperparameter", "NAME=VALUE", "a hyperparameter, in place of the job's or beside them; repeatable",        \
+    ROW("--hyperparameter", "NAME=VALUE", "a hyperparameter, instead of the job's or beside them; repeatable",         \
         PL_TO_READER(hyperparameters, add_hyperparameter))                                                             \
     ROW("--number", "N", "number of its folders: a trial of the same number goes on from them (a free one)",           \
         PL_TO_NUMBER(number, 0, NUMBERS - 1))
