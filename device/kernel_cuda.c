@@ -226,7 +226,7 @@ enum pl_status pl_device_pieces_fill(struct pl_device_pieces *pieces, const stru
     uint64_t chunk_count = count_chunks(list, count);
 
     if (chunk_count > pieces->room_chunks) {
-        return pl_error_set(reterr, PL_LIMIT, "a list of %zu tensors in %llu parts, at most %llu parts have room",
+        return pl_error_set(reterr, PL_LIMIT, "the list of %zu tensors needs %llu parts, and there is room for %llu",
                             count, (unsigned long long)chunk_count, (unsigned long long)pieces->room_chunks);
     }
     pieces->chunk_count = chunk_count;

@@ -165,8 +165,7 @@ static enum pl_status move_place(struct pl_kept *kept, uint64_t bytes, struct pl
         return pl_error_errno(reterr, "read the size of the kept memory");
     }
     if (room >= 0 && 2 * bytes > (uint64_t)room + (uint64_t)info.st_blocks * 512) {
-        return pl_error_set(reterr, PL_LIMIT,
-                            "two kept copies of %llu MiB: the memory limit or the machine leaves %llu MiB",
+        return pl_error_set(reterr, PL_LIMIT, "two kept copies of %llu MiB do not fit in memory: %llu MiB are free",
                             (unsigned long long)(bytes >> 20), (unsigned long long)room >> 20);
     }
     unmap_place(kept, place);
@@ -190,7 +189,7 @@ enum pl_status pl_kept_begin(struct pl_kept *kept, size_t bytes, void **ret_plac
     struct pl_kept_head *head = &kept->heads[kept->next];
 
     if (bytes == 0 || bytes > INT64_MAX / 4) {
-        return pl_error_set(reterr, PL_INVALID, "a kept copy of %zu bytes", bytes);
+        return pl_error_set(reterr, PL_INVALID, "a kept copy cannot have %zu bytes", bytes);
     }
     atomic_store_explicit(&head->mark, 0, memory_order_relaxed);
     head->sequence = 0;

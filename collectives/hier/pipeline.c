@@ -81,7 +81,7 @@ static void finish_sums(const struct pl_hier *h, const struct pl_collective *c, 
 }
 
 /*
- * Names the sum of the elements from `at` between hosts, and compresses it if the whole collective is compressed. The
+ * Gives the sum between hosts of the elements from `at` a name, and the compression of the whole collective. The
  * rounding error is kept by name, which is the hash of the collective's name and the position, so that chunks do not
  * share it. `name` must last until the post.
  */

@@ -103,8 +103,8 @@ static void convert(const struct pl_p2p *p2p, const struct pl_reduction *reducti
     pl_kernel_reduce(p2p->kernel, reduction, &dest, 1, &source, 1, count);
 }
 
-/* float16 sums of many ranks can overflow before the division by n. Up to 16 ranks use the direct algorithm, which
- * needs no guard. */
+/* Returns the factor for the inputs of a float16 average: with it their sum cannot overflow before it is divided by the
+ * number of ranks. It is 1 for the direct algorithm, which adds in float32. */
 static double guard_factor(const struct pl_p2p *p2p, const struct pl_collective *c)
 {
     bool guarded = c->op == PL_AVERAGE && c->dtype == PL_FLOAT16 && !has_sender_buffers(p2p->algorithm);

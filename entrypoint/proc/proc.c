@@ -309,7 +309,7 @@ enum pl_status pl_proc_list(pid_t top, struct pl_proc_entry **ret_list, size_t *
     return PL_OK;
 }
 
-/* Bits of a process that may be a training program, or be between one and the supervisor. */
+/* Bits that say what a process is. OWN: a program that is never a training program. */
 enum { PACELINE = 1, RANK_SHIM = 2, SSHD = 4, OWN = 8, ENDED = 16 };
 
 /* The version of Open MPI decides which of these mpirun is a link to. */

@@ -334,7 +334,7 @@ static enum pl_status start_words(struct pl_supervisor *supervisor, struct pl_co
     struct pl_shim_options options = {.kind = PL_PROCESS_EXEC,
                                       .rank = -1,
                                       .host = supervisor->job->current_host,
-                                      .progress_ns = PL_BARS_KEEP, /* the caller may be a terminal */
+                                      .progress_ns = PL_BARS_KEEP, /* the caller may print to a terminal */
                                       .program_words = 1,
                                       .setup = PL_PROCESS_SETUP_NONE};
 

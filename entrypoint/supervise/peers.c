@@ -33,7 +33,7 @@ static int backoff_ms(int attempt)
 
 /* The addresses that a host name resolves to. */
 struct owners {
-    bool own, foreign;              /* one is an address of this host (own), one of another host (foreign) */
+    bool own, foreign;              /* own: at least one is of this host; foreign: at least one of another */
     char address[INET6_ADDRSTRLEN]; /* the first */
 };
 

@@ -42,7 +42,7 @@ struct pl_supervisor;
 struct pl_restarts {
     int number;                             /* number of the attempt: how often the job was started again */
     bool again;                             /* set at the end of an attempt: another attempt follows */
-    bool without_optional;                  /* the plan's probe has answered no */
+    bool without_optional;                  /* the probe found no mpi4py: leave the optional words out */
     int64_t begun_ns;                       /* time at which the first attempt began */
     struct pl_changes model_before;         /* contents of the model's directory at that time */
     struct pl_changes checkpoints_before;   /* contents of the checkpoint directory when this attempt began */

@@ -78,7 +78,7 @@ NN_BOTH void nn_pool_forward_at(const struct nn_pool *in, size_t index, const fl
     where[index] = at;
 }
 
-/** Sets one input's gradient, its output's or 0; `index` counts inputs [samples][height][width][channels]. */
+/** Sets one input's gradient: its output's, or 0; `index` counts inputs [samples][height][width][channels]. */
 NN_BOTH void nn_pool_backward_at(const struct nn_pool *in, size_t index, const uint8_t *where,
                                  const float *output_gradient, float *input_gradient)
 {

@@ -215,7 +215,7 @@ static void add_paceline(struct pl_json_writer *report, const struct place *plac
     pl_json_write_close(report);
 }
 
-/* Adds the value of NAME="value" in /etc/os-release. */
+/* Adds the value of PRETTY_NAME in /etc/os-release; null if there is none. */
 static void add_distribution(struct pl_json_writer *report)
 {
     static const char key[] = "PRETTY_NAME=";
@@ -451,7 +451,7 @@ static void add_missing(struct pl_json_writer *report, const struct place *place
     pl_json_write_close(report);
 }
 
-/* Adds what the runtime finds, or why it cannot run here. */
+/* Adds the backends, devices and settings that the runtime finds, or why it cannot run here. */
 static enum pl_status add_world(struct pl_json_writer *report, const struct place *place, const char *world,
                                 struct pl_error *reterr)
 {
@@ -557,7 +557,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (pl_companion_find(self_path ? self_path : "", "paceline-world", &world, &error) != PL_OK) {
-        pl_log_error(&error, "cannot look for the runtime's part");
+        pl_log_error(&error, "cannot find what asks the runtime");
         return 1;
     }
     is_rank = pl_environment_own("OMPI_COMM_WORLD_SIZE");

@@ -55,11 +55,10 @@ enum pl_status pl_local_hosts_choose(struct pl_local *local, struct pl_error *re
         code = pl_local_namespaces_try(local);
     }
     if (code != 0 && (local->kind == PL_LOCAL_NAMESPACES || hosts > 1)) {
-        return pl_error_set(
-            reterr, PL_UNSUPPORTED,
-            "this machine refuses namespaces: %s. Without them there are containers, --image IMAGE, or one "
-            "plain host, --hosts 1",
-            why_not(code, text));
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "this machine refuses namespaces: %s. Use containers (--image IMAGE) or one plain host "
+                            "(--hosts 1) instead",
+                            why_not(code, text));
     }
     if (code != 0) {
         pl_log(PL_LOG_INFO, "this machine refuses namespaces: %s", why_not(code, text));

@@ -183,7 +183,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     pl_local_result_say_stop(local);
     pl_local_simulate_say(local);
     if (local->end == PL_LOCAL_SPOT) {
-        pl_log(PL_LOG_INFO, "the job starts again, with new trees and its checkpoints");
+        pl_log(PL_LOG_INFO, "the job starts again: each host has a new /opt/ml, and the checkpoints stay");
         pl_local_spot_look(local);
         local->spot_ns = 0;
         PL_TRY(run_once(local, reterr));

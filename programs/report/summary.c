@@ -337,7 +337,7 @@ static void add_times(struct summary *summary)
     }
 }
 
-/* Adds to the rank that others waited for in one step how long they did. `starts` has room for all ranks. */
+/* Finds the rank that began step `k` last, and adds how much later than usual. `starts` has room for all ranks. */
 static void add_step(struct summary *summary, size_t k, int64_t usual_ns, int64_t *starts)
 {
     size_t last = 0, count = 0;

@@ -316,7 +316,7 @@ static enum pl_status serve(struct children *children, const char *socket_path, 
     status = pl_server_serve(&options, reterr);
     say_counts(&counts, bootstrap->rank, pl_clock_now_ns() - began_ns);
     if (status == PL_OK) {
-        pthread_join(waiter, NULL); /* workers may still be saving, which only a stop of the job limits */
+        pthread_join(waiter, NULL); /* workers may still save; only a stop of the job ends this wait */
         status = pl_bootstrap_leave(bootstrap, PL_DEADLINE_NEVER, reterr);
     }
     if (status == PL_OK) {

@@ -196,7 +196,7 @@ static enum pl_status watch(struct sync *sync, const char *path, const char *nam
         return PL_OK;
     }
     copy = pl_memory_string(name, reterr);
-    if (copy && watched) { /* the directory was moved here */
+    if (copy && watched) { /* the directory has a new name: it was moved */
         free(watched->name);
         watched->name = copy;
         return PL_OK;

@@ -32,7 +32,7 @@ struct pl_operation {
     struct pl_operation *next;    /* next operation in the queue or in the list of running ones */
     enum pl_operation_state state;
     bool is_anonymous;
-    bool is_detached; /* runs in device memory, but its name is free again: the entry does not point to it */
+    bool is_detached; /* runs in device memory; its entry no longer points to it, so the name is free */
     struct pl_named_definition definition;
     const void *send;
     void *recv;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lets a thread wait for a task on the engine's thread, or for work that the task has begun. */
+/* Lets a thread wait until a task, which the engine's thread runs, or the work that it has begun has ended. */
 #include "s3io/http/http.h"
 
 #include "base/clock.h"
