@@ -126,8 +126,8 @@ struct pl_local {
     size_t feed_count;
     int reasons_fd; /* file to which feeders write why they fail; -1: there are no feeders */
     struct pl_local_metrics *metrics;
-    uint64_t stop_ns, spot_ns,
-        stop_time_ns; /* values of options; 0: not given. stop_time_ns: from SIGTERM to SIGKILL */
+    uint64_t stop_ns, spot_ns; /* values of options; 0: not given */
+    uint64_t stop_time_ns;     /* time from SIGTERM to SIGKILL; 0: not given */
     struct pl_local_outage lose, cut;
     struct pl_local_spot spot;
     enum pl_local_end end;

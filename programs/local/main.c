@@ -259,7 +259,7 @@ int main(int argc, char **argv)
     }
     status = run_all(local, &options, &code, &error);
     if (status != PL_OK && local->run_ns == 0 && local->has_made_folder && *local->folder) {
-        pl_local_tree_remove_folder(local); /* a refused job leaves nothing behind */
+        pl_local_tree_remove_folder(local); /* a refused job leaves no files */
     }
     if (status != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));

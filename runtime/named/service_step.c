@@ -192,7 +192,7 @@ static void collect_launched(struct pl_service *service, struct pl_named *named)
 
 /*
  * Returns whether to hold back ended submissions for a moment. If each small operation of a round were reported alone,
- * each report would wake a framework's thread, which takes the processor from ranks that are still behind. A thread
+ * each report would wake a framework's thread, which takes the processor from ranks that are late. A thread
  * that waits in the library is woken at once.
  */
 static bool keeps_back(struct pl_service *service, const struct pl_named *named)

@@ -15,7 +15,7 @@ struct column {
     bool is_quoted;
 };
 
-/* Takes the next column off `*at`, and moves `*at` behind its delimiter. After the last column `*at` is NULL. */
+/* Takes the next column off `*at`, and moves `*at` past its delimiter. After the last column `*at` is NULL. */
 static struct column next_column(const char **at, const char *end, char delimiter)
 {
     struct column column = {.text = *at};

@@ -105,10 +105,7 @@ class Ring:
 
     def steps(self):
         """The times at which the first bucket of gradients was added up, of the steps that the ring still has."""
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            return []
+        data = self.path.read_bytes() if self.path.exists() else b""
         if len(data) <= HEAD_BYTES:
             return []
         self.made = self.made or self.path.stat().st_mtime
@@ -240,19 +237,20 @@ def main():
         else:
             calm = [Job(cluster, steps).run()]
             faulty = Job(cluster, steps, draw=random.Random(options.seed), mean_s=options.mean_s, by_hand=options.by_hand).run()
-            rows = faulty.rows
             faulty_s = faulty.seconds()
             calm.append(Job(cluster, steps).run())  # the machine may have become faster or slower meanwhile
             calm_s = statistics.mean(job.seconds() for job in calm)
-            whole = [row for row in rows if "loading" in row]
-            recovery = [row["recovery"] for row in rows]
+            whole = [row for row in faulty.rows if "loading" in row]
+            recovery = [row["recovery"] for row in faulty.rows]
+            repeated = faulty.executed - steps
+            lost_s = sum(recovery) + repeated * (faulty_s - sum(recovery)) / faulty.executed
             result.update({
-                "seed": options.seed, "mean_s": options.mean_s, "faults": len(faulty.faults), "throughput": round(calm_s / faulty_s, 3), "lost": round((sum(recovery) + (faulty.executed - steps) * (faulty_s - sum(recovery)) / faulty.executed) / faulty_s, 3),
-                "seconds": [round(job.seconds(), 1) for job in (calm[0], faulty, calm[1])], "same_bits": all(job.model == faulty.model for job in calm), "repeated_steps": faulty.executed - steps,
-                "cold_start_s": [round(job.first - job.begun, 2) for job in (short, calm[0], faulty, calm[1])],
+                "seed": options.seed, "mean_s": options.mean_s, "faults": len(faulty.faults), "throughput": round(calm_s / faulty_s, 3), "lost": round(lost_s / faulty_s, 3),
+                "seconds": [round(job.seconds(), 1) for job in (calm[0], faulty, calm[1])], "same_bits": all(job.model == faulty.model for job in calm),
+                "repeated_steps": repeated, "cold_start_s": [round(job.first - job.begun, 2) for job in (short, calm[0], faulty, calm[1])],
                 "recovery_s": {"median": round(statistics.median(recovery), 2), "worst": round(max(recovery), 2)} if recovery else None,
                 "where_s": {part: round(statistics.median(row[part] for row in whole), 2) for part in PARTS} if whole else None,
-                "each": [{name: round(value, 2) if isinstance(value, float) else value for name, value in row.items()} for row in rows]})
+                "each": [{name: round(value, 2) if isinstance(value, float) else value for name, value in row.items()} for row in faulty.rows]})
         print(json.dumps(result), flush=True)
     finally:
         cluster.end()
