@@ -121,7 +121,7 @@ const struct pl_verb pl_verbs[] = {
      .examples = "paceline trial --gpus 1 --hyperparameter lr=0.1 -- python3 train.py"},
     {.name = "info",
      .program = "paceline-info",
-     .summary = "print what this container has (for bug reports) and every setting of the runtime",
+     .summary = "print what this container has, for bug reports, and all settings of the runtime",
      .arguments = "[--json | --cflags | --libs]",
      .text = "Print versions, the features that are compiled in, Open MPI, Python and its packages, ssh keys, limits, "
              "devices and settings of this container, then the backends, GPUs and CPUs that the runtime finds, and "
@@ -188,7 +188,7 @@ const struct pl_verb pl_verbs[] = {
     {.name = "trace",
      .program = "paceline-trace",
      .needs_words = true,
-     .summary = "convert traces of ranks for chrome://tracing, or say which rank held up the others",
+     .summary = "convert traces for chrome://tracing, or say which rank held up the others",
      .arguments = "[--summary] RING...",
      .text =
          "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of killed "
