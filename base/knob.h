@@ -39,12 +39,11 @@ enum pl_knob_type {
  */
 #define PL_KNOB_LIST(X)                                                                                                \
     X(TIMEOUT_S, "timeout_s", REAL, "s", "600", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",                                 \
-      "longest wait for other ranks in one collective operation; 0: no limit, the default under Horovod")              \
+      "longest wait for other ranks in a collective operation; 0: no limit, the default under Horovod")                \
     X(STALL_S, "stall_s", REAL, "s", "60", "HOROVOD_STALL_CHECK_TIME_SECONDS",                                         \
       "warn when a wait for other ranks lasts longer than this; 0: never")                                             \
     X(DEVICE, "device", WORD, "auto on off cuda:N", "auto", NULL,                                                      \
-      "GPUs: auto uses them if there are any, on requires them, off does not use them, cuda:N: every rank uses "       \
-      "GPU number N")                                                                                                  \
+      "GPUs: auto: used if there are any; on: needed; off: not used; cuda:N: each rank uses GPU number N")             \
     X(SHARE_DEVICE, "share_device", BOOL, "", "0", NULL,                                                               \
       "several ranks of a host may use one GPU if there are fewer GPUs than ranks")                                    \
     X(REPRODUCIBLE, "reproducible", BOOL, "", "0", NULL,                                                               \
@@ -56,14 +55,14 @@ enum pl_knob_type {
     X(CHECK_WEIGHTS, "check_weights", BOOL, "", "1", NULL,                                                             \
       "Horovod's DistributedOptimizer compares the ranks' weights once, and warns if they differ")                     \
     X(CHECKPOINT_IGNORE, "checkpoint_ignore", BOOL, "", "0", NULL,                                                     \
-      "training begins at step 0 if the checkpoints are of another model or optimizer; 0: that is an error")           \
+      "1: training begins at step 0 if the checkpoints are of another model or optimizer")                             \
     X(KEEP_STEPS, "keep_steps", INT, "steps", "0", NULL,                                                               \
-      "with paceline_max_restarts: steps between two copies of the state in memory; 0: so many that they cost 1 %")    \
+      "with max_restarts: steps between copies of the state in memory; 0: they take 1 % of the time")                  \
     X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "bytes of a plan's gradients that are reduced together")   \
     X(PS_STALENESS, "ps_staleness", WORD, "none N", "none", NULL,                                                      \
-      "steps by which a worker of parameter servers may be ahead of the slowest one; none: no limit")                  \
+      "steps by which a parameter server's worker may be ahead of the slowest one; none: no limit")                    \
     X(PS_WIRE_TYPE, "ps_wire_type", WORD, "float16 bfloat16 int8", "", NULL,                                           \
-      "type of gradients that parameter servers send between hosts, with error feedback; empty: unchanged")            \
+      "type in which gradients for another host's parameter server are sent; empty: unchanged")                        \
     X(TRACE, "trace", TEXT, "", "", "HOROVOD_TIMELINE",                                                                \
       "path of a trace of all ranks, for chrome://tracing; empty: kept in memory only")                                \
     X(TRACE_RECORDS, "trace_records", INT, "records", "16384", NULL,                                                   \
@@ -71,11 +70,11 @@ enum pl_knob_type {
     X(LOG, "log", WORD, "debug info warning error", "info", NULL,                                                      \
       "which of its own lines Paceline logs, from this level on: debug, info, warning or error")                       \
     X(BACKEND, "backend", WORD, "shm hier p2p nccl device", "", NULL,                                                  \
-      "use only this backend: shm, hier or p2p, for GPUs nccl (one rank too) or device; empty: the best that works")   \
+      "only this one: shm, hier or p2p, for GPUs nccl (one rank too) or device; empty: the best that works")           \
     X(ALGORITHM, "algorithm", WORD, "ring halving doubling tree direct", "", NULL,                                     \
-      "allreduce between hosts: ring, halving, doubling, tree or direct; empty: by the cost model")                    \
+      "allreduce between hosts: ring, halving, doubling, tree or direct; empty: the cost model chooses")               \
     X(SEGMENT_BYTES, "segment_bytes", SIZE, "", "0", NULL,                                                             \
-      "size of the pieces in which a large message is sent and reduced; 0: by the cost model")                         \
+      "size of the pieces in which a large message is sent and reduced; 0: the cost model chooses")                    \
     X(LINK_LATENCY_US, "link_latency_us", REAL, "us", "0", NULL,                                                       \
       "time of an empty message between hosts, for the cost model; 0: measure")                                        \
     X(LINK_GBPS, "link_gbps", REAL, "Gbit/s", "0", NULL, "rate of one host's link, for the cost model; 0: measure")    \
