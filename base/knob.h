@@ -57,7 +57,7 @@ enum pl_knob_type {
     X(CHECKPOINT_IGNORE, "checkpoint_ignore", BOOL, "", "0", NULL,                                                     \
       "1: training begins at step 0 if the checkpoints are of another model or optimizer")                             \
     X(KEEP_STEPS, "keep_steps", INT, "steps", "0", NULL,                                                               \
-      "with max_restarts: steps between copies of the state in memory; 0: they take 1 % of the time")                  \
+      "with max_restarts: steps between copies of the state in memory; 0: they cost 1 %")                              \
     X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "bytes of a plan's gradients that are reduced together")   \
     X(PS_STALENESS, "ps_staleness", WORD, "none N", "none", NULL,                                                      \
       "steps by which a parameter server's worker may be ahead of the slowest one; none: no limit")                    \
