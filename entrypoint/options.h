@@ -15,7 +15,7 @@
     ROW("--endpoint-url", "URL", "another S3 server (also AWS_ENDPOINT_URL_S3)", PL_TO(field))
 
 #define PL_ENCRYPTION_OPTIONS(ROW)                                                                                     \
-    ROW("--sse", "WORD", "encryption of what is written: AES256, aws:kms or aws:kms:dsse (as the bucket has it)",      \
+    ROW("--sse", "WORD", "encryption of written objects: AES256, aws:kms or aws:kms:dsse (the bucket's)",              \
         PL_TO(encryption.algorithm))                                                                                   \
     ROW("--sse-kms-key-id", "ID", "KMS key for --sse: id, alias or ARN (the key that AWS manages)",                    \
         PL_TO(encryption.key_id))                                                                                      \
@@ -28,12 +28,12 @@
     ROW("--factor", "N", "each size is this many times the one before (4)", PL_TO_READER(factor, read_bytes))          \
     ROW("--type", "TYPE", "type of the elements (float32)", PL_TO_READER(dtype, read_type))                            \
     ROW("--buffers", "arena|private|device",                                                                           \
-        "where the buffers are (arena); private: heap; device: GPU memory, on a stream, always --alone, without "      \
-        "--peer and --bound",                                                                                          \
+        "where the buffers are (arena); private: on the heap; device: in GPU memory, on a stream: implies --alone, "   \
+        "excludes --peer and --bound",                                                                                 \
         PL_TO_VALUE(buffers, BUFFERS_ARENA))                                                                           \
     ROW("--peer", "mpi|mpi-best",                                                                                      \
-        "beside MPI's own operation; mpi-best: the fastest of MPI_Allreduce whole and cut into pieces of 64 KiB to 4 " \
-        "MiB",                                                                                                         \
+        "compare with MPI's own operation; mpi-best: with the fastest of whole messages and messages cut into 64 "     \
+        "KiB to 4 MiB",                                                                                                \
         PL_TO_VALUE(peer, PEER_MPI))                                                                                   \
     ROW("--alone", NULL, "the operation alone, without rewriting and reading the buffers around it", PL_TO(alone))     \
     ROW("--bound", NULL, "also measure the lower bound: reading and writing each buffer once", PL_TO(bound))           \
@@ -109,11 +109,11 @@
     ROW("--environment", "NAME=VALUE", "an environment variable of the job", PL_TO_READER(job, pl_local_job_add))      \
     ROW("--metric", "NAME=REGEX", "a metric: the expression's first group is its value in a line of the log",          \
         PL_TO_READER(job, pl_local_job_add))                                                                           \
-    ROW("--max-run", "SECONDS", "MaxRuntimeInSeconds: stop the job then", PL_TO_READER(job.max_run_s, read_max_run))   \
-    ROW("--stop", "SECONDS", "simulate StopTrainingJob after so long",                                                 \
+    ROW("--max-run", "SECONDS", "MaxRuntimeInSeconds: the job's limit", PL_TO_READER(job.max_run_s, read_max_run))     \
+    ROW("--stop", "SECONDS", "simulate StopTrainingJob after this time",                                               \
         PL_TO_READER(local.stop_ns, pl_local_simulate_seconds))                                                        \
     ROW("--spot", "SECONDS",                                                                                           \
-        "simulate a spot stop after so long: the job starts again with nothing but its checkpoints",                   \
+        "simulate a spot stop after this time: the job starts again with nothing but its checkpoints",                 \
         PL_TO_READER(local.spot_ns, pl_local_simulate_seconds))                                                        \
     ROW("--lose", "HOST@SECONDS", "simulate the loss of a host: algo-2@30s switches algo-2 off after 30 s",            \
         PL_TO_READER(local.lose, pl_local_simulate_read))                                                              \
@@ -150,7 +150,7 @@
         PL_TO_VALUE(client_options.style, PL_S3_STYLE_PATH))                                                           \
     ROW("--virtual-style", NULL, "the bucket is part of the host's name",                                              \
         PL_TO_VALUE(client_options.style, PL_S3_STYLE_VIRTUAL))                                                        \
-    ROW("--no-sign-request", NULL, "no keys, for public data", PL_TO(client_options.credentials.anonymous))            \
+    ROW("--no-sign-request", NULL, "send no keys, for public data", PL_TO(client_options.credentials.anonymous))       \
     ROW("--metadata", NULL, "take keys from the machine's metadata service as the last resort",                        \
         PL_TO(client_options.credentials.allow_metadata))                                                              \
     ROW("--requester-pays", NULL, "this account pays for the requests", PL_TO(client_options.requester_pays))          \
@@ -161,7 +161,7 @@
         PL_TO_UNITS(stream_options.budget_bytes, 1, 1 << 20, 1 << 20))                                                 \
     ROW("--part", "MIB", "size of one range (an eighth of the budget, at most 4), or of an upload's part (16)",        \
         PL_TO_UNITS(stream_options.part_bytes, 1, 1 << 12, 1 << 20))                                                   \
-    ROW("--stall", "SECONDS", "a transfer that moves no byte for so long is started again (10)",                       \
+    ROW("--stall", "SECONDS", "a transfer that moves no byte for this time is started again (10)",                     \
         PL_TO_UNITS(client_options.stall_ns, 1, 3600, PL_NS_PER_S))                                                    \
     ROW("--timeout", "SECONDS",                                                                                        \
         "longest wait for the next bytes, over all attempts (300); for the next key of a list ten times as long",      \

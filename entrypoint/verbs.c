@@ -47,10 +47,10 @@ const struct pl_verb pl_verbs[] = {
     {.name = "train",
      .summary = "run the job that /opt/ml/input/config describes",
      .arguments = "",
-     .text = "Run the job on this host, as SageMaker starts a container: its program, under mpirun or another launcher "
-             "where the job asks for one, and its exit code. Without arguments `paceline` is `paceline train` where "
-             "/opt/ml/input/config/resourceconfig.json exists. `paceline -- COMMAND [ARGUMENT...]` runs COMMAND as "
-             "the job's program."},
+     .text = "Run the job on this host as in a container that SageMaker has started: run the job's program, by mpirun "
+             "or another launcher if the job asks for one, and end with its exit code. If "
+             "/opt/ml/input/config/resourceconfig.json exists, `paceline` without arguments is `paceline train`. "
+             "`paceline -- COMMAND [ARGUMENT...]` runs COMMAND as the job's program."},
     {.name = "plan",
      .summary = "print what train would run here",
      .arguments = "[--json]\n[--json] -- COMMAND [ARGUMENT...]",
@@ -76,9 +76,9 @@ const struct pl_verb pl_verbs[] = {
      .program = "paceline-demo",
      .summary = "train a digit classifier here, as a job would, to try Paceline",
      .arguments = "[OPTION...]",
-     .text = "Draw digits and run `paceline local` on them, which trains the classifier of the examples. At the end it "
-             "prints the accuracy, where the model is, and how to go on. The job's files stay as SageMaker lays them "
-             "out. It needs neither network nor GPU.",
+     .text = "Draw digits, and train the classifier of the examples on them by `paceline local`. At the end it prints "
+             "the accuracy, where the model is, and how to go on. The job's files stay, laid out as by SageMaker. It "
+             "needs neither network nor GPU.",
      .options = demo_options,
      .option_count = PL_ARRAY_ITEMS(demo_options),
      .examples = "paceline demo\ndocker run --rm -v \"$PWD/job:/opt/ml\" paceline demo --keep /opt/ml"},
@@ -87,9 +87,9 @@ const struct pl_verb pl_verbs[] = {
      .summary = "run a training job on this machine as SageMaker would",
      .arguments = "[OPTION...] [-- PROGRAM [ARGUMENT...]]",
      .text = "Lay out /opt/ml for each host, start `paceline train` there, print the log with the host's name before "
-             "each line, pack model.tar.gz and output.tar.gz, and tell the status, the reason of a failure, the times "
-             "and the metrics. Control-C stops the job as StopTrainingJob does, a second one kills it. The exit code "
-             "is the job's; docs/local.md tells what is not imitated.",
+             "each line, pack model.tar.gz and output.tar.gz, and print the status, the reason of a failure, the times "
+             "and the metrics. Control-C stops the job as StopTrainingJob does; a second Control-C kills it. The exit "
+             "code is the job's. docs/local.md lists what is not imitated.",
      OPTIONS(PL_LOCAL_OPTIONS),
      .examples = "paceline local --hosts 2 --channel training=data --hyperparameter epochs=3 -- ./train\n"
                  "paceline local --job job.json --stop 30"},
@@ -105,18 +105,19 @@ const struct pl_verb pl_verbs[] = {
      .program = "paceline-sweep",
      .summary = "print the trials of a job that trains several models",
      .arguments = "--dry-run [FILE]",
-     .text = "FILE holds the specification, a JSON object. Without FILE it is that of the job that "
-             "/opt/ml/input/config describes: the variable PACELINE_SWEEP or the hyperparameter paceline_sweep. A "
-             "sweep itself runs as the job that asks for it, by `paceline train`.",
+     .text = "FILE holds the specification, a JSON object. Without FILE the specification is that of the job in "
+             "/opt/ml/input/config: the variable PACELINE_SWEEP or the hyperparameter paceline_sweep. To run the "
+             "sweep, run that job by `paceline train`.",
      OPTIONS(PL_SWEEP_OPTIONS),
      .examples = "paceline sweep --dry-run sweep.json | head -5"},
     {.name = "trial",
      .program = "paceline-trial",
      .summary = "run one training of a search as a trial of this job",
      .arguments = "[OPTION...] [-- PROGRAM [ARGUMENT...]]",
-     .text = "Run the program, or that of the job, as a job with its own /opt/ml, hyperparameters and devices, and end "
-             "with its exit code. Its model is in trial-NNNN.model of the job's directory for checkpoints. A search "
-             "(Optuna, Ray Tune, Syne Tune) in the job's program starts trials by it; docs/sweep.md tells how.",
+     .text = "Run PROGRAM (by default the job's program) as a job with its own /opt/ml, hyperparameters and devices, "
+             "and end with its exit code. Its model is in trial-NNNN.model of the job's directory for checkpoints. A "
+             "search (Optuna, Ray Tune, Syne Tune) in the job's program starts each trial by this command; see "
+             "docs/sweep.md.",
      OPTIONS(PL_TRIAL_OPTIONS),
      .examples = "paceline trial --gpus 1 --hyperparameter lr=0.1 -- python3 train.py"},
     {.name = "info",
@@ -124,10 +125,10 @@ const struct pl_verb pl_verbs[] = {
      .summary = "print what this container has, for bug reports, and all settings of the runtime",
      .arguments = "[--json | --cflags | --libs]",
      .text = "Print versions, the features that are compiled in, Open MPI, Python and its packages, ssh keys, limits, "
-             "devices and settings of this container, then the backends, GPUs and CPUs that the runtime finds, and "
-             "what some jobs need and this image lacks, with the line that brings it. A value whose name looks like a "
-             "secret's is not printed, and no Python package is imported. Of a whole job the runtime's part: mpirun "
-             "-n N paceline info",
+             "devices and settings of this container, then the backends, GPUs and CPUs that the runtime finds, then "
+             "what this image lacks for some jobs and the line that installs it. Values whose names look secret are "
+             "not printed, and no Python package is imported. For the runtime's view of several ranks: mpirun -n N "
+             "paceline info",
      OPTIONS(PL_INFO_OPTIONS),
      .examples = "paceline info\npaceline info --json | jq .python\ncc train.c $(paceline info --cflags --libs)"},
     {.name = "setup",
@@ -145,24 +146,24 @@ const struct pl_verb pl_verbs[] = {
      .program = "paceline-horovod",
      .summary = "install Paceline's modules into an installed Horovod",
      .arguments = "install [--python P] [--force | --unless-compiled]\ncheck [--python P]\nremove [--python P]",
-     .text = "install puts Paceline's modules into the Horovod of P. Horovod's own Python comes first, without a "
-             "compiler:\n"
+     .text = "install puts Paceline's modules into the Horovod of P. First install Horovod's own Python files, which "
+             "need no compiler:\n"
              "  HOROVOD_SKIP_COMPILE=1 P -m pip install horovod==0.28.1\n"
              "check changes nothing: it says what is there and whether it works. remove takes the modules out again; "
              "Horovod's own files stay.\n\n"
-             "Without a word it is install, and with --check it is check.",
+             "`paceline horovod` alone is install, and with --check it is check.",
      OPTIONS(PL_HOROVOD_OPTIONS),
      .examples = "paceline horovod install\npaceline horovod check --python /opt/conda/bin/python3"},
     {.name = "stacks",
      .program = "paceline-stacks",
      .summary = "print the stacks of this job's programs (if Paceline is built with libdw)",
      .arguments = "[--json] [PID...]",
-     .text = "Print where each training program of the job stands, on all hosts when asked on the master's, or each "
-             "process PID of this host: its state, its CPU time, Python's own stack where the job has PACELINE_HANG_S, "
-             "and of each thread the state, the kernel function that it waits in, and its native stack. Of a job's "
-             "ranks the one that does something else than the others comes first. Each thread is stopped for some "
-             "milliseconds; a system call that the kernel does not restart, such as epoll_wait, returns EINTR to it "
-             "then. It takes at most 60 s.\n\n"
+     .text = "Print the stacks of the job's training programs (on the master's host: of all hosts), or of each process "
+             "PID of this host. Of each program it prints the state, the CPU time and, if the job has PACELINE_HANG_S, "
+             "Python's own stack; of each thread the state, the kernel function that it waits in, and its native "
+             "stack. The rank that differs from the others comes first. Each thread is stopped for about a "
+             "millisecond; a system call that the kernel does not restart, such as epoll_wait, then returns EINTR. It "
+             "takes at most 60 s.\n\n"
              "The exit status is 0 when something was printed, and 1 when there is nothing to print. Names of C++ "
              "functions are as the linker has them: paceline stacks | c++filt",
      OPTIONS(PL_STACKS_OPTIONS),
@@ -191,10 +192,10 @@ const struct pl_verb pl_verbs[] = {
      .summary = "convert traces for chrome://tracing, or say which rank held up the others",
      .arguments = "[--summary] RING...",
      .text =
-         "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of killed "
-         "programs are fine. The result opens in chrome://tracing and in Perfetto. With --summary, sentences and a "
-         "table say "
-         "which rank the others waited for, how long, and why. Give the rings of all ranks of all hosts for that.",
+         "RING is PATH.rank0.ring and so on, where PATH is the value of PACELINE_TRACE. The programs may still run, "
+         "or may have been killed. The result opens in chrome://tracing and in Perfetto. With --summary, sentences "
+         "and a table say which rank the others waited for, how long, and why: give it the rings of all ranks of "
+         "all hosts.",
      OPTIONS(PL_TRACE_OPTIONS),
      .examples = "paceline trace /opt/ml/output/data/trace.rank*.ring > trace.json\n"
                  "paceline trace --summary /opt/ml/output/data/trace.rank*.ring"},
@@ -203,8 +204,8 @@ const struct pl_verb pl_verbs[] = {
      .needs_words = true,
      .summary = "write a directory or S3 prefix into FIFOs, as SageMaker does in Pipe Mode",
      .arguments = "[OPTION...] FROM PATH",
-     .text = "Write the objects of FROM (a directory or s3://BUCKET/PREFIX) into the FIFOs PATH_0, PATH_1, ..., one an "
-             "epoch. Or FROM is s3://BUCKET/KEY of a manifest, and --manifest or --augmented says of which kind.",
+     .text = "Write the objects of FROM (a directory or s3://BUCKET/PREFIX) into the FIFOs PATH_0, PATH_1, ..., one "
+             "for each epoch. With --manifest or --augmented FROM is the manifest, s3://BUCKET/KEY.",
      OPTIONS(PL_FEED_OPTIONS),
      .examples = "paceline feed --epochs 3 --recordio s3://bucket/train/ /opt/ml/input/data/train &"},
     {.name = "s3",
@@ -234,8 +235,7 @@ const struct pl_verb pl_verbs[] = {
      .arguments = "[OPTION...] DIRECTORY s3://BUCKET/PREFIX",
      .text = "Upload each file below DIRECTORY to PREFIX/NAME whenever it was closed after writing. At SIGTERM or "
              "SIGINT it uploads what is left, then ends. At the other signal, or the same one more than 5 s later, it "
-             "ends at once. "
-             "Nothing is deleted on S3.",
+             "ends at once. Nothing is deleted on S3.",
      OPTIONS(PL_SYNC_OPTIONS),
      .examples = "paceline sync /opt/ml/checkpoints s3://bucket/job-7/checkpoints"},
     {.name = "keys", .program = "paceline-keys"},     /* makes ssh keys from a secret */

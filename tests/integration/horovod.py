@@ -618,7 +618,7 @@ def requirements_start_no_compiler(base, folder):
 
 
 def what_is_not_there_is_said(python):
-    """Each line of the table in docs/horovod.md that can be tried without Ray or Spark."""
+    """Each use that docs/horovod.md says is not there and that can be tried without Ray or Spark."""
     bin = os.path.dirname(python)
     environment = {**os.environ, "PATH": f"{bin}:{os.environ['PATH']}"}
     gloo = {**environment, "HOROVOD_RANK": "0", "HOROVOD_SIZE": "2", "HOROVOD_CONTROLLER": "gloo", "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1"}

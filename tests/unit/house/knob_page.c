@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Prints the rows of the settings from `first` to before `end`: name, default with its unit, help. */
 static void print_table(struct pl_text *text, int first, int end)
 {
     pl_text_append(text, "\n| name | default | |\n|---|---|---|\n");
@@ -21,6 +22,7 @@ static void print_table(struct pl_text *text, int first, int end)
     }
 }
 
+/* Prints the text of the page from the first table to its end. */
 static void print_page(struct pl_text *text)
 {
     print_table(text, 0, PL_KNOB_BACKEND);
