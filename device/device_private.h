@@ -61,12 +61,12 @@ struct pl_device_event {
     struct pl_device *device;
     void *event;
     void *stream;    /* stream in which the event was marked */
-    uint64_t number; /* of two events marked in one stream, the later one has the higher number */
+    uint64_t number; /* number of the mark: a later mark in the same stream has a higher one */
     size_t users;
     struct pl_device_event *next; /* next event without a user */
 };
 
-/** Takes an event, which has one user. The caller records it. */
+/** Takes an event; the caller is its only user, and records it. */
 enum pl_status pl_device_event_take(struct pl_device *device, struct pl_device_event **ret_event,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -244,9 +244,9 @@ enum { PL_VARIABLES_STRING_MAX_BYTES = 131072 };
  * does not set it, and Paceline's own settings.
  *
  * A value above Linux's limit for one string (128 KiB) is left out, because with it the program could not start; this
- * may happen to SM_HPS, SM_TRAINING_ENV, SM_USER_ARGS and similar variables. The name is also removed from `inherited`
- * (may be NULL), the program's other variables: its value there belongs to another job. A hyperparameter with '=' in
- * its name has no variable. Each such case adds a sentence to `warnings`.
+ * may happen to SM_HPS, SM_TRAINING_ENV, SM_USER_ARGS and similar variables. The name is also removed from the other
+ * variables of the program, `inherited` (may be NULL), because a value there would be of another job. A hyperparameter
+ * with '=' in its name has no variable. Each such case adds a sentence to `warnings`.
  */
 enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment,
                                 struct pl_environment *inherited, struct pl_strv *warnings,

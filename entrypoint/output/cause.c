@@ -55,7 +55,7 @@ static size_t tag_bytes(const char *line)
     return bytes;
 }
 
-/* Returns the writer with this tag. If there are too many, they lose their states one after the other. */
+/* Returns the writer with this tag. If all entries are used, the oldest is given to a new tag and loses its state. */
 static struct pl_cause_writer *writer_of(struct pl_cause *cause, const char *tag, size_t bytes)
 {
     const size_t places = PL_CAUSE_WRITERS - 1; /* the first one is for lines without a tag */
@@ -79,7 +79,7 @@ static struct pl_cause_writer *writer_of(struct pl_cause *cause, const char *tag
     return writer;
 }
 
-/* Whether the name has a suffix of the names of Python's own exceptions, and more before it. */
+/* Whether the name ends as names of Python's own exceptions do, such as "Error", with more before that ending. */
 static bool is_usual_name(const char *name, size_t length)
 {
     static const char *const tails[] = {"Error", "Exception", "Interrupt"};
@@ -135,7 +135,7 @@ static const char *after_last(const char *path, const char *part)
     return found;
 }
 
-/* Returns whose code the file is. `*ret_shown` is the part of its path that people need. */
+/* Returns to whom the file `path` belongs. `*ret_shown` is the end of the path that a message shows. */
 static enum pl_cause_nearness nearness_of(const struct pl_cause *cause, const char *path, const char **ret_shown)
 {
     static const char *const packages[] = {"/site-packages/", "/dist-packages/"};
@@ -265,8 +265,8 @@ static bool is_torchs(const char *tag)
     return number && *number >= '0' && *number <= '9';
 }
 
-/* Whether the exception follows from the one that was found: from one that a rank of torch.distributed did not handle,
- * so that other ranks fail; or it is torchrun's own, which says that a rank has failed. */
+/* Whether the exception is a consequence of the found one: a rank of torch.distributed fails because another rank has
+ * failed, or torchrun says that a rank has failed. */
 static bool is_consequence(const struct pl_cause *cause, const struct pl_cause_writer *writer, const char *line,
                            size_t name_bytes)
 {
@@ -307,7 +307,7 @@ static void read_group(struct pl_cause *cause, struct pl_cause_writer *writer, c
     size_t name_bytes;
 
     writer->in_frames = false;
-    if (*text == '-' || *text == '+') { /* the line is between the group's exceptions */
+    if (*text == '-' || *text == '+') { /* this line separates two exceptions of the group */
         writer->group = writer->group == PL_CAUSE_GROUP_FOUND ? PL_CAUSE_GROUP_OVER : writer->group;
         return;
     }
@@ -354,7 +354,7 @@ static void read_first(struct pl_cause *cause, struct pl_cause_writer *writer, c
     writer->is_mixed = writer->is_mixed && writer->open > 0;
 }
 
-/* Python colours its tracebacks if it is told to. */
+/* Removes the colours that Python gives its tracebacks if FORCE_COLOR or the like is set. */
 static void remove_colours(char *line)
 {
     char *to = line;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The line of a stream that says why a Python program failed: the last exception's own line, or pip's message about a
- * connection after its last attempt, or uv's error with its reasons. It is kept while the stream passes, because a dump
- * of any length may follow. An exception has a place: the innermost line of its traceback that lies in the program's
- * own folder; otherwise the innermost that lies in no package and not in Python; otherwise the innermost.
+ * Finds the line of a stream that says why a Python program failed: the line of the last exception, pip's message about
+ * its last attempt to connect, or uv's error with its reasons. The line is kept while the stream passes, because output
+ * of any length may follow it. An exception has a place: the innermost line of its traceback in the program's own
+ * folder. If there is none, the place is the innermost line outside of packages and of Python, otherwise the innermost.
  *
- * An exception's line is the first after "Traceback (most recent call last):" that is not indented, or, as of a
- * SyntaxError, one that begins with a name such as ValueError and a colon. What Python reports as "Exception ignored"
- * is left out. Of chained exceptions the last one is kept, of an exception group its first one.
+ * The line of an exception is the first line after "Traceback (most recent call last):" that is not indented. Without a
+ * traceback (a SyntaxError) it begins with a name such as ValueError and a colon. "Exception ignored" does not count.
+ * Of chained exceptions the last one is kept, of an exception group its first one.
  *
  * Several processes may write to one stream. Their lines are told apart by the tags of torch, torchrun, mpirun and
  * Paceline ("[rank1]: ", "[default1]:", "[1,1]<stderr>:", "[rank 1] "). Among ranks with torch's own tag the first
@@ -24,8 +24,8 @@
 
 enum {
     PL_CAUSE_LINE_BYTES = 1024,      /* the beginning of a longer line is kept */
-    PL_CAUSE_OLD_BYTES = 256 * 1024, /* an exception after which so much was printed did not end the program */
-    /* ranks that fail because another one has failed print their exceptions within so many bytes */
+    PL_CAUSE_OLD_BYTES = 256 * 1024, /* an exception with more output than this after it did not end the program */
+    /* ranks that fail because another one has failed print their exceptions within this many bytes */
     PL_CAUSE_FIRST_BYTES = 64 * 1024,
     PL_CAUSE_TAG_BYTES = 48,
     PL_CAUSE_PLACE_BYTES = 160, /* the end of a longer path is kept */
@@ -45,8 +45,8 @@ struct pl_cause_writer {
     bool is_mixed;   /* several tracebacks were open at the same time */
     bool in_frames;  /* the writer's last line was one of a traceback, before the exception's line */
     bool is_ignored; /* the next exception is one that Python has ignored */
-    bool is_syntax;  /* the line of code that a SyntaxError of the program itself names */
-    /* the group's first exception is awaited; one raised from it may follow; the group is over */
+    bool is_syntax;  /* `place` is the line that a SyntaxError of the program itself names */
+    /* WAITS: the group's first exception has not come; FOUND: one raised from it may follow; OVER: the group has ended */
     enum { PL_CAUSE_NO_GROUP, PL_CAUSE_GROUP_WAITS, PL_CAUSE_GROUP_FOUND, PL_CAUSE_GROUP_OVER } group;
     enum pl_cause_nearness nearness;  /* nearness of `place` */
     char place[PL_CAUSE_PLACE_BYTES]; /* "train.py:31": the innermost line of the nearest code; "": none */

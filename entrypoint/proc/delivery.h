@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Delivers a signal to a program, which may be a tree of processes: to the processes below this one, which adopts their
+ * Delivers a signal to a program, which may be a tree of processes: all processes below this one, which adopts their
  * orphans. Some of them must not get the signal while another process handles it. docs/stopping.md has the rules.
  *
- * - A process that handles the signal, by a handler, sigwait() or a signalfd, gets it, and its descendants do not: they
- *   work for it (loader workers), and it ends them itself.
- * - A wrapper such as `timeout` counts as a process without a handler, and so does a worker of torch's DataLoader below
- *   a process without a handler: its handler does nothing but let it die.
- * - A shell with a trap gets it, and so do its children by these rules, because a shell runs a trap only after its
- *   child has ended. The same holds for Paceline's parameter server, which waits for its workers.
- * - A process without a handler waits while a descendant or a sibling has one: if a shell ended, its program would end
- *   too, and if a pipe's reader ended, the program's output would be lost. When no such process is left, the waiting
- *   process gets the signal, with all its descendants, as soon as it runs something else, or after two seconds if it
+ * - A process that handles the signal (by a handler, sigwait() or a signalfd) gets the signal. Its descendants do not:
+ *   they work for this process, as loader workers do, and it ends them itself.
+ * - A wrapper such as `timeout` counts as a process without a handler. So does a worker of torch's DataLoader below a
+ *   process without a handler, because the worker's handler only ends the worker.
+ * - A shell with a trap gets the signal, and its children get it by these rules, because a shell runs a trap only after
+ *   its child has ended. The same holds for Paceline's parameter server, which waits for its workers.
+ * - A process without a handler waits while a descendant or a sibling has a handler. If a shell ended, its program would
+ *   end too; if a pipe's reader ended, the program's output would be lost. When none of them is left, the waiting process
+ *   and all its descendants get the signal: soon after the process starts something else, or after two seconds if it
  *   has not ended by itself.
  * - Every other process gets it.
  *
@@ -43,8 +43,8 @@ struct pl_delivery {
 void pl_delivery_begin(struct pl_delivery *delivery, pid_t program, int number);
 
 /**
- * pl_delivery_begin(), if a process below this one handles the signal; returns whether one does. If none does, or if
- * /proc does not say, no process gets the signal.
+ * Does pl_delivery_begin() if a process below this one handles the signal, and returns whether one does. If none does,
+ * or if /proc cannot be read, no process gets the signal.
  */
 bool pl_delivery_begin_if_caught(struct pl_delivery *delivery, int number);
 

@@ -59,8 +59,8 @@ enum { PL_COMMAND_MAX_WORDS = 4096 };
  * ~/.profile first is dropped too. The rest must be one command named orted or prted. `--daemonize` is dropped, so that
  * the daemon stays a child of process 1.
  *
- * Errors  PL_INVALID: quotes that do not end, an operator or expansion other than $PATH-like ones in dropped
- *         assignments, another program, nothing. PL_LIMIT: more than PL_COMMAND_MAX_WORDS words.
+ * Errors  PL_INVALID: a quote that does not end, an operator of a shell (;&|<>()`) in another place, another program,
+ *         nothing. A $ is kept as it is and not expanded. PL_LIMIT: more than PL_COMMAND_MAX_WORDS words.
  */
 enum pl_status pl_command_split_daemon(const char *text, struct pl_strv *words, struct pl_error *reterr) PL_MUST_CHECK;
 

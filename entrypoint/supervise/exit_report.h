@@ -55,13 +55,13 @@ void pl_exit_report_name(enum pl_process_kind kind, int rank, const char *host, 
 void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl_text *text);
 
 /**
- * Prints the exception that ended the program, with its place: "ValueError: bad data (train.py:31, rank 3 on algo-2)";
- * then the sentence, the program, and as many of its last stderr lines as fit in `max_bytes` altogether. If there is no
- * exception, an error message in the last line takes its place (output/tail.h). If the sentence names a limit that was
- * reached, or there is no cause, the sentence is first; a cause follows it unless the last lines show it. A line "Next:
- * ..." follows the sentence where the sentence says too little: after SIGKILL, after a fault such as SIGSEGV, both also
- * of a shell's command, and in a job that was stopped by the signal `stopped_by` (0: it was not). For one of Paceline's
- * own tools it prints only the tool's last line.
+ * Prints the cause, the sentence, the program, and as many of its last stderr lines as fit in `max_bytes` altogether.
+ * The cause is the exception that ended the program, with its place: "ValueError: bad data (train.py:31, rank 3 on
+ * algo-2)", or without an exception an error message in the last line (output/tail.h). If the sentence names a limit
+ * that was reached, it comes first, and the cause follows unless the last lines show it. A line "Next: ..." follows a
+ * sentence that says too little: after SIGKILL or a fault such as SIGSEGV (also of a command of a shell), and in a job
+ * that was stopped by the signal `stopped_by` (0: it was not). For one of Paceline's own tools it prints only the
+ * tool's last line.
  */
 void pl_exit_report_print(const struct pl_exit_report *exit_report, int stopped_by, size_t max_bytes,
                           struct pl_text *text);

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The report of a rank on another host may arrive just after mpirun's end. */
+/* Longest wait for the report of a rank on another host after mpirun's end. */
 #define LATE_REPORT_NS (PL_NS_PER_S / 2)
 /* An mpirun that succeeded has usually run ranks, whose reports may still be in transit. An mpirun that was asked only
  * for its version has not. */
@@ -414,7 +414,7 @@ static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *ret
 
 /* --- the end --- */
 
-/* Give sessions that are being opened a moment: a host that takes this one as its master must learn that this host has
+/* Wait a moment for sessions that are being opened: a host whose master this host is must learn that it has
  * succeeded. */
 static void await_open_sessions(struct pl_supervisor *supervisor)
 {
@@ -428,16 +428,15 @@ static void await_open_sessions(struct pl_supervisor *supervisor)
     }
 }
 
-/* Whether hosts that connect now must still learn how the job ended: all hosts after a failure, otherwise the hosts
- * that end with it. */
+/* Whether hosts that connect now must still learn how the job ended: after a failure all hosts, after a success only
+ * hosts outside the launch. */
 static bool must_notify(const struct pl_supervisor *supervisor)
 {
     return supervisor->sessions.opens && (supervisor->outcome.failed || supervisor->plan->outside_hosts.count > 0) &&
            pl_links_missing(supervisor, true, NULL) > 0;
 }
 
-/* Hosts that are not linked yet would continue, or wait for this one. Notify those that connect soon after the
- * start. */
+/* Hosts that are not linked yet would continue, or wait for this one. Notify those that connect until the deadline. */
 static void notify_late_hosts(struct pl_supervisor *supervisor)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;

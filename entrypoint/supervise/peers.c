@@ -23,7 +23,7 @@ static const char hosts_path[] = "/etc/hosts";
 /* A line is logged once per interval, not for each attempt. */
 #define PROGRESS_NS (10 * PL_NS_PER_S)
 
-/* How late the DNS may have the name of a host that runs already. */
+/* Longest time from the start of a host until the DNS has its name. */
 #define OWN_NAME_NS (60 * PL_NS_PER_S)
 
 static int backoff_ms(int attempt)
@@ -115,8 +115,8 @@ static enum pl_status await_other(const char *host, bool linked, int64_t deadlin
     return PL_OK;
 }
 
-/* Programs find their own host by its name, too: MASTER_ADDR is one. If that name does not resolve, this host tells its
- * own programs, by the address that it has itself. If it cannot, the DNS may only be late. */
+/* Programs look up their own host by its name, too, for example as MASTER_ADDR. If that name does not resolve, this host
+ * adds it to /etc/hosts with its own address. If that fails, this waits for the DNS, which may only be late. */
 static enum pl_status make_own_known(const struct pl_job *job, int64_t deadline_ns, struct pl_error *reterr)
 {
     const char *host = job->hosts.items[job->host_index];

@@ -60,7 +60,7 @@ void pl_stop_go(enum pl_stop_state *state, enum pl_stop_state next)
         [PL_STOP_SAVING] = {[PL_STOP_SAVING] = true, [PL_STOP_HELD] = true, [PL_STOP_RELEASED] = true},
         [PL_STOP_HELD] = {[PL_STOP_SAVING] = true, [PL_STOP_RELEASED] = true},
         [PL_STOP_DEFERRED] = {[PL_STOP_RELEASED] = true},
-        /* a host that connects is asked too, and the master may decide again what was decided here */
+        /* a host that connects later gets the stop too, and the master may repeat a decision that was made here */
         [PL_STOP_RELEASED] = {[PL_STOP_SAVING] = true, [PL_STOP_RELEASED] = true},
     };
 
@@ -80,7 +80,7 @@ static bool continue_suspended(const struct shim *shim, int suspend_number)
     return suspended;
 }
 
-/* Log that the program was stopped: to itself and to others a stopped program looks as if it hangs. `number` 0: it
+/* Log that the program was stopped by signal `number`, because a stopped program looks as if it hangs; 0: that it
  * continues. */
 static void log_suspended(struct shim *shim, int number)
 {
@@ -154,7 +154,7 @@ static void forward_signal(struct shim *shim, int number)
         kill(shim->pid, SIGCONT);
         return;
     }
-    /* a signal that ends nothing is delivered at once or not at all */
+    /* a signal that does not end programs is not kept for processes that must wait */
     pl_delivery_begin(ends ? &shim->delivery : &once, shim->pid, number);
     pl_delivery_done(&once);
     shim->look_ns = ends ? pl_deadline_after_ns(LOOK_NS) : shim->look_ns;
@@ -376,8 +376,8 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
     PL_TRY(open_stdout(shim, &stdout_fd, reterr));
     setup.stdout_fd = stdout_fd;
     if (shim->options->kind == PL_PROCESS_DAEMON) {
-        /* A daemon prints only the map of the job there, two lines for each rank, which mpirun prints too. The output
-         * of the daemon's ranks goes to mpirun. */
+        /* A daemon prints only the map of the job to stdout, two lines for each rank, which mpirun prints too. The
+         * output of the daemon's ranks goes to mpirun. */
         null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
         if (null_fd < 0) {
             return pl_error_errno(reterr, "open '/dev/null'");
@@ -565,8 +565,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
         tcsetpgrp(STDIN_FILENO, getpgrp());
     }
     if (!pl_exit_report_ok(exit_report)) {
-        /* The killed process need not be the program itself: for example, a shell whose child was killed ends with
-         * 137. */
+        /* The killed process may be another one: for example, a shell whose child was killed ends with 137. */
         exit_report->out_of_memory = pl_process_memory_kills() > kills_before;
         if (pl_process_refused_forks() > refused_before) {
             add_note(exit_report, "the container's limit of processes and threads was reached: raise it (docker run "

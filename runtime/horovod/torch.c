@@ -35,7 +35,7 @@ struct handle {
     struct handle *next;
     bool is_join;               /* the call is a join */
     PyObject *inputs, *outputs; /* references that keep the tensors alive */
-    PyObject *targets;          /* where `outputs` are copied at the end; None: not copied; NULL: no output is copied */
+    PyObject *targets;          /* tensors that get a copy of `outputs`; one that is None: no copy; NULL: no copies */
     PyObject *received;         /* ALLTOALL: the tensor for the received numbers of rows */
     bool listed;                /* inputs, outputs and targets are sequences */
     int gpu;                    /* GPU whose stream follows the operation; -1: the host waits */

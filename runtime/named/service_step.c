@@ -26,7 +26,7 @@ static void taken_prepend(struct pl_service *service, struct pl_named_submission
     service->first_taken = submission;
 }
 
-/* Appends a submission to the list of ended ones; its completion has the status. */
+/* Appends a submission to the list of ended submissions. Its completion has the status already. */
 static void end(struct pl_named_submission *submission, struct pl_named_submission ***end_at)
 {
     submission->next = NULL;
@@ -34,7 +34,7 @@ static void end(struct pl_named_submission *submission, struct pl_named_submissi
     *end_at = &submission->next;
 }
 
-/* Ends a submission that was taken; its completion has the status. */
+/* Moves a submission from the list of taken submissions to that of ended ones. Its completion has the status already. */
 static void end_taken(struct pl_service *service, struct pl_named_submission *submission,
                       struct pl_named_submission ***end_at)
 {
@@ -192,8 +192,8 @@ static void collect_launched(struct pl_service *service, struct pl_named *named)
 
 /*
  * Returns whether to hold back ended submissions for a moment. If each small operation of a round were reported alone,
- * each report would wake a framework's thread, which takes the processor from ranks that are late. A thread
- * that waits in the library is woken at once.
+ * each report would wake a thread of the framework, and this thread would take the processor from ranks that are late.
+ * A thread that waits in the library is woken at once.
  */
 static bool keeps_back(struct pl_service *service, const struct pl_named *named)
 {
@@ -227,7 +227,7 @@ static void begin_change(struct pl_service *service, struct pl_named_submission 
     }
 }
 
-/* Collects ended joins and changes of the sets, which no engine lists. */
+/* Appends the joins and the change of the sets that have ended to the list: no engine lists these. */
 static void collect_others(struct pl_service *service, struct pl_named_submission ***end_at)
 {
     struct pl_named *all = service->all;

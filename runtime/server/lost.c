@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server's answers to its own workers (a piece is applied, a fetch is complete, a request is refused). Lost workers,
- * if the job may go on with fewer (the setting ps_min_workers): their numbers, the reasons, how many are left. */
+/* A server's answers to its own workers (a piece is applied, a fetch is complete, a request is refused), and its records
+ * of lost workers, if the job may go on with fewer: their numbers, the reasons, how many are left. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "runtime/server/state.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-/* A connection closes before its process ends; only the end of the process tells the reason. */
+/* Longest time from the close of a connection to the end of its process, which tells the reason. */
 #define CAUSE_LAG_NS PL_NS_PER_S
 
 static bool are_too_few(const struct pl_server_state *server)

@@ -16,7 +16,7 @@
 
 enum { VERSION = 1, CHECK_BYTES = 20 /* ,"check":"xxxxxxxx"} */ };
 
-/* The trail: the shuffle buffer at the batch that the program has. */
+/* The trail: the shuffle buffer as it was at the batch that the program has taken. */
 
 enum pl_status pl_trail_init(struct pl_trail *trail, size_t shuffle_samples, size_t most_steps, struct pl_error *reterr)
 {
@@ -83,7 +83,7 @@ void pl_trail_take(struct pl_trail *trail, struct pl_step *step)
     *step = *oldest;
     *oldest = taken;
     step->count = 0;
-    if (step->capacity > 4 * taken.count) { /* the step had the epoch's first fill */
+    if (step->capacity > 4 * taken.count) { /* the step had the first fill of the epoch's shuffle buffer */
         free(step->changes);
         *step = (struct pl_step){.changes = NULL};
     }
@@ -219,7 +219,7 @@ static enum pl_status read_number(struct pl_json_value value, uint64_t *ret_numb
     return PL_OK;
 }
 
-/* Reads at most `most` places of four numbers. */
+/* Reads at most `most` places; each is a list of four numbers. */
 static enum pl_status read_places(struct pl_json_value value, struct pl_stream_place *places, size_t most,
                                   size_t *ret_count, struct pl_error *reterr)
 {
@@ -334,7 +334,7 @@ static struct pl_shard owner_of(const struct pl_stream *stream)
     return stream->channel.is_dealt && options->dealt_to.size ? options->dealt_to : options->deal;
 }
 
-/* Fits a place that was saved by another rank, or with another number of ranks. The deal begins again after the records
+/* Adapts a place that was saved by another rank, or with another number of ranks. The deal begins again after the records
  * that all ranks together have taken. In dealt FIFOs each rank counts its own records. */
 static enum pl_status fit_ranks(const struct pl_stream *stream, const struct pl_dataset *dataset,
                                 struct pl_json_value root, struct pl_position *position, struct pl_error *reterr)

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum {
-    LOCK_TRIES = 100, /* far more than the downloads that can finish between two calls of this one */
+    LOCK_TRIES = 100, /* most attempts; one more is needed whenever another download renames the file meanwhile */
     NUMBER_BYTES = 16,
     PART_BYTES = NUMBER_BYTES + 6, /* length of ".XXXXXXXXXXXXXXXX.part" */
     READ_BYTES = 256 * 1024,
@@ -101,8 +101,8 @@ static bool is_there(const struct pl_s3_fetch *fetch)
            (uint64_t)info.st_size == fetch->object.size_bytes && (int64_t)info.st_mtime == fetch->modified_s;
 }
 
-/* Finds where to resume an unfinished file. Its name depends on the ETag, so its bytes belong to this object. Their
- * checksum is asked for, because a listing does not have it. */
+/* Finds where to resume an unfinished file. Its name depends on the ETag, so its bytes belong to this object. Asks the
+ * server for the object's checksum, because a listing does not have it. */
 static enum pl_status find_beginning(struct download *download, struct pl_s3_fetch *fetch, struct pl_error *reterr)
 {
     struct pl_s3_object *object = &fetch->object;
@@ -126,7 +126,7 @@ static enum pl_status find_beginning(struct download *download, struct pl_s3_fet
 }
 
 /* Opens and locks the unfinished file; no other download may write it. Tries again if the file got its final name
- * between the two calls. */
+ * between open() and flock(). */
 static enum pl_status lock_part(struct download *download, struct stat *ret_info, struct pl_error *reterr)
 {
     const char *path = download->part_path.data;
