@@ -46,7 +46,7 @@ struct pl_cause_writer {
     bool in_frames;  /* the writer's last line was one of a traceback, before the exception's line */
     bool is_ignored; /* the next exception is one that Python has ignored */
     bool is_syntax;  /* `place` is the line that a SyntaxError of the program itself names */
-    /* WAITS: the group's first exception has not come; FOUND: one raised from it may follow; OVER: the group has ended */
+    /* WAITS: its first exception has not come; FOUND: one raised from it may follow; OVER: the group has ended */
     enum { PL_CAUSE_NO_GROUP, PL_CAUSE_GROUP_WAITS, PL_CAUSE_GROUP_FOUND, PL_CAUSE_GROUP_OVER } group;
     enum pl_cause_nearness nearness;  /* nearness of `place` */
     char place[PL_CAUSE_PLACE_BYTES]; /* "train.py:31": the innermost line of the nearest code; "": none */

@@ -9,9 +9,9 @@
  *   process without a handler, because the worker's handler only ends the worker.
  * - A shell with a trap gets the signal, and its children get it by these rules, because a shell runs a trap only after
  *   its child has ended. The same holds for Paceline's parameter server, which waits for its workers.
- * - A process without a handler waits while a descendant or a sibling has a handler. If a shell ended, its program would
- *   end too; if a pipe's reader ended, the program's output would be lost. When none of them is left, the waiting process
- *   and all its descendants get the signal: soon after the process starts something else, or after two seconds if it
+ * - A process without a handler waits while a descendant or a sibling has a handler. If a shell ended, its program
+ *   would end too; if a pipe's reader ended, the program's output would be lost. When none of them is left, the waiting
+ *   process and all its descendants get the signal: soon after the process starts something else, or after two seconds if it
  *   has not ended by itself.
  * - Every other process gets it.
  *

@@ -115,8 +115,8 @@ static enum pl_status await_other(const char *host, bool linked, int64_t deadlin
     return PL_OK;
 }
 
-/* Programs look up their own host by its name, too, for example as MASTER_ADDR. If that name does not resolve, this host
- * adds it to /etc/hosts with its own address. If that fails, this waits for the DNS, which may only be late. */
+/* Programs look up their own host by its name, too, for example as MASTER_ADDR. If that name does not resolve, this
+ * host adds it to /etc/hosts with its own address. If that fails, this waits for the DNS, which may only be late. */
 static enum pl_status make_own_known(const struct pl_job *job, int64_t deadline_ns, struct pl_error *reterr)
 {
     const char *host = job->hosts.items[job->host_index];

@@ -34,7 +34,7 @@ static void end(struct pl_named_submission *submission, struct pl_named_submissi
     *end_at = &submission->next;
 }
 
-/* Moves a submission from the list of taken submissions to that of ended ones. Its completion has the status already. */
+/* Moves a submission from the list of taken submissions to that of ended ones. Its completion has the status. */
 static void end_taken(struct pl_service *service, struct pl_named_submission *submission,
                       struct pl_named_submission ***end_at)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server's answers to its own workers (a piece is applied, a fetch is complete, a request is refused), and its records
+/* A server's answers to its own workers (a piece is applied, a fetch is complete, a request is refused), and records
  * of lost workers, if the job may go on with fewer: their numbers, the reasons, how many are left. */
 #include "base/clock.h"
 #include "base/log.h"

@@ -334,7 +334,7 @@ static struct pl_shard owner_of(const struct pl_stream *stream)
     return stream->channel.is_dealt && options->dealt_to.size ? options->dealt_to : options->deal;
 }
 
-/* Adapts a place that was saved by another rank, or with another number of ranks. The deal begins again after the records
+/* Adapts a place that another rank saved, or another number of ranks. The deal begins again after the records
  * that all ranks together have taken. In dealt FIFOs each rank counts its own records. */
 static enum pl_status fit_ranks(const struct pl_stream *stream, const struct pl_dataset *dataset,
                                 struct pl_json_value root, struct pl_position *position, struct pl_error *reterr)
