@@ -11,8 +11,8 @@
  *   its child has ended. The same holds for Paceline's parameter server, which waits for its workers.
  * - A process without a handler waits while a descendant or a sibling has a handler. If a shell ended, its program
  *   would end too; if a pipe's reader ended, the program's output would be lost. When none of them is left, the waiting
- *   process and all its descendants get the signal: soon after the process starts something else, or after two seconds if it
- *   has not ended by itself.
+ *   process and all its descendants get the signal: soon after the process starts something else, or after two seconds
+ *   if it has not ended by itself.
  * - Every other process gets it.
  *
  * Source  proc(5); torch/csrc/DataLoader.cpp; timeout.c of coreutils, su-common.c and script.c of util-linux.
