@@ -158,7 +158,7 @@ int pl_subcommand_plan_main(const struct pl_invocation *call)
         return pl_verbs_refuse(status, &error);
     }
     if (print_plan(call, call->argv + optind, options.json, &error) != PL_OK) {
-        pl_log_error(&error, "no plan");
+        pl_log_error(&error, "cannot plan the job");
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;
@@ -191,7 +191,7 @@ int pl_subcommand_plan_env_main(const struct pl_invocation *call)
         return PL_EXIT_USAGE;
     }
     if (print_env(call, &error) != PL_OK) {
-        pl_log_error(&error, "no environment");
+        pl_log_error(&error, "cannot print the environment");
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;

@@ -166,7 +166,7 @@ static void open_outputs(const struct pl_invocation *call, struct pl_failure *fa
     pl_text_printf(&path, "%s/output", pl_job_base_dir(call->environment));
     status = pl_text_check(&path, &error);
     if (status != PL_OK || pl_failure_open(failure, pl_text_string(&path), &error) != PL_OK) {
-        pl_log_error(&error, "the output directory %s/output", pl_job_base_dir(call->environment));
+        pl_log_error(&error, "cannot open the output directory %s/output", pl_job_base_dir(call->environment));
     }
 }
 
@@ -202,7 +202,7 @@ static int notify_unreadable_job(const struct pl_job *job, struct pl_launch_plan
     pl_supervise_open(&supervisor, job, signals, failure, &pl_host_calls);
     pl_supervise_fail(&supervisor, "host %.200s: %s", job->current_host, pl_error_text(error, text, sizeof(text)));
     if (pl_supervise_link(&supervisor, plan, &link_error) != PL_OK) {
-        pl_log_error(&link_error, "the other hosts are not notified");
+        pl_log_error(&link_error, "cannot notify the other hosts");
     }
     exit_code = pl_host_execute(&supervisor);
     pl_supervise_close(&supervisor);
@@ -257,7 +257,7 @@ static void write_page(const struct pl_job *job, const struct pl_signals *signal
         status = pl_process_run(&setup, pl_deadline_after_ns(PAGE_NS), NULL, &error);
     }
     if (status != PL_OK) {
-        pl_log_error(&error, "there is no report");
+        pl_log_error(&error, "cannot write the report");
     }
 }
 

@@ -321,7 +321,7 @@ static enum pl_status leave(struct pl_runtime *runtime, struct pl_error *reterr)
 
     PL_TRY(pl_collective_run(runtime->world, &barrier, reterr));
     if (*path && pl_world_local_rank(runtime->world) == 0 && merge_rings(runtime, &error) != PL_OK) {
-        pl_log_error(&error, "the trace was not merged, its rings stay");
+        pl_log_error(&error, "cannot merge the trace; its rings stay");
     }
     return runtime->bootstrap ? pl_bootstrap_leave(runtime->bootstrap, pl_world_deadline_ns(runtime->world), reterr)
                               : PL_OK;

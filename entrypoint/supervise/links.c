@@ -239,7 +239,7 @@ void pl_links_open_due(struct pl_supervisor *supervisor)
     if (status != PL_OK && supervisor->state == PL_HOST_LINKING) {
         pl_supervise_fail_status(supervisor, status, &error);
     } else if (status != PL_OK && !sessions->failure_told) {
-        pl_log_error(&error, "there is no link to another host yet, it will be tried again");
+        pl_log_error(&error, "cannot link to another host yet; it is tried again");
         sessions->failure_told = true;
     }
     set_next_try(supervisor);

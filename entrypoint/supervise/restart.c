@@ -164,7 +164,7 @@ static void write_line(const struct pl_supervisor *supervisor, const struct pl_j
     status = pl_json_write_end(writer, &error);
     if (status == PL_OK) {
         fd = open(pl_text_string(&path), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (begins ? O_TRUNC : 0), 0644);
-        status = fd < 0 ? pl_error_errno(&error, "open it")
+        status = fd < 0 ? pl_error_errno(&error, "open the file")
                         : pl_file_write_fd(fd, writer->text->data, writer->text->length, "restarts.jsonl", &error);
     }
     if (status != PL_OK) {

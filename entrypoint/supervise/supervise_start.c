@@ -567,7 +567,7 @@ void pl_hang_decide(struct pl_supervisor *supervisor)
            "output, no collective, no record. What each rank is doing, the one that differs first:",
            hang_s(supervisor));
     if (start_report(supervisor, &error) != PL_OK) {
-        pl_log_error(&error, "what the ranks are doing is not shown");
+        pl_log_error(&error, "cannot show what the ranks are doing");
         end_job(supervisor, "");
     }
 }

@@ -168,6 +168,6 @@ int main(int argc, char **argv)
         return 2;
     }
     run(argv + 1, &error); /* run() returns only if it fails */
-    pl_log_error(&error, "pip's index");
+    pl_log_error(&error, "cannot run pip with its index");
     return EXIT_FAILURE;
 }

@@ -557,7 +557,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (pl_companion_find(self_path ? self_path : "", "paceline-world", &world, &error) != PL_OK) {
-        pl_log_error(&error, "cannot find what asks the runtime");
+        pl_log_error(&error, "cannot find the program paceline-world");
         return 1;
     }
     is_rank = pl_environment_own("OMPI_COMM_WORLD_SIZE");

@@ -486,6 +486,6 @@ void pl_local_result_write(struct pl_local *local)
     if (status != PL_OK) {
         char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
 
-        pl_log(PL_LOG_WARNING, "there is no report: %s", pl_error_text(&error, text, sizeof(text)));
+        pl_log(PL_LOG_WARNING, "cannot write the report: %s", pl_error_text(&error, text, sizeof(text)));
     }
 }

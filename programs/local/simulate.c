@@ -94,7 +94,7 @@ static void set_cable(const struct pl_local *local, const struct pl_local_outage
     struct pl_error error = PL_ERROR_NONE;
 
     if (local->job->hosts > 1 && pl_local_network_set_cable(local, outage->number, is_in, &error) != PL_OK) {
-        pl_log_error(&error, "the network cable of algo-%u", outage->number);
+        pl_log_error(&error, "cannot switch the network of algo-%u", outage->number);
     }
 }
 

@@ -55,7 +55,7 @@ int main(int argc, char **argv)
         return pl_verbs_refuse(status, &error);
     }
     if (write_page(argv[optind], options.output, &error) != PL_OK) {
-        pl_log_error(&error, "no report");
+        pl_log_error(&error, "cannot write the report");
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;

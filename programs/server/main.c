@@ -353,7 +353,7 @@ int main(int argc, char **argv)
     children.ended_fd = ended[1];
     raise_descriptors();
     if (serve(&children, socket_path, ended[0], &error) != PL_OK) {
-        pl_log_error(&error, "serving");
+        pl_log_error(&error, "cannot serve the workers");
         pl_clock_nap(FAILED_LAG_NS, PL_DEADLINE_NEVER);
         signal_workers(&children, SIGTERM);
         _exit(EXIT_FAILURE); /* other threads may be inside MPI */

@@ -45,7 +45,7 @@ static enum pl_status split_channel(const struct pl_split_options *options, stru
     PL_TRY(pl_split_new(options, &split, reterr));
     status = pl_split_run(split, reterr);
     if (status != PL_OK && status != PL_CANCELLED) {
-        pl_log_error(reterr, "dividing '%s'", options->channel->path);
+        pl_log_error(reterr, "cannot divide '%s'", options->channel->path);
         status = pl_split_hold(split, reterr) ? PL_OK : status;
     }
     pl_split_free(split);
@@ -97,6 +97,6 @@ int main(int argc, char **argv)
     if (status == PL_OK || status == PL_CANCELLED) {
         return EXIT_SUCCESS;
     }
-    pl_log_error(&error, "channel '%s' is not divided", argv[1]);
+    pl_log_error(&error, "cannot divide channel '%s'", argv[1]);
     return EXIT_FAILURE;
 }

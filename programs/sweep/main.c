@@ -115,7 +115,7 @@ int main(int argc, char **argv)
         return pl_verbs_refuse(status, &error);
     }
     if (pl_environment_new(&environment, &error) != PL_OK) {
-        pl_log_error(&error, "starting");
+        pl_log_error(&error, "cannot start");
         return EXIT_FAILURE;
     }
     if (is_part) {

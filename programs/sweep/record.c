@@ -437,8 +437,8 @@ static enum pl_status open_folder(struct pl_sweep *sweep, struct pl_error *reter
     sweep->lock_fd = open(sweep->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (sweep->lock_fd < 0 || flock(sweep->lock_fd, LOCK_EX | LOCK_NB) != 0) {
         return errno == EWOULDBLOCK
-                   ? pl_error_set(reterr, PL_LIMIT, "'%s' is that of a sweep that runs: expected one job at a time",
-                                  sweep->folder)
+                   ? pl_error_set(reterr, PL_LIMIT,
+                                  "'%s' belongs to a sweep that is running: expected one job at a time", sweep->folder)
                    : pl_error_errno(reterr, "lock '%s'", sweep->folder);
     }
     return PL_OK;

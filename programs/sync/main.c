@@ -437,7 +437,7 @@ static int64_t send_due(struct sync *sync, bool all)
         if (entry->due_ns != PL_DEADLINE_NEVER && (all || pl_deadline_passed(entry->due_ns)) &&
             send_entry(sync, entry, all, &error) != PL_OK) {
             if (!entry->complained) {
-                pl_log_error(&error, "'%s' could not be uploaded", entry->name);
+                pl_log_error(&error, "cannot upload '%s'", entry->name);
             }
             entry->complained = true;
             entry->due_ns = pl_deadline_after_ns(TRY_AGAIN_NS);

@@ -307,7 +307,7 @@ static enum pl_status start(const struct pl_state_members *members, struct pl_er
     enum pl_status status;
 
     if (state.pid == 0 && on_exit(end, NULL) != 0) { /* on_exit(): functions of atexit() do not get the status */
-        return pl_error_set(reterr, PL_SYSTEM, "no more functions can be run at the process's end");
+        return pl_error_set(reterr, PL_SYSTEM, "cannot register a function for the end of the process");
     }
     state.pid = getpid();
     PL_TRY(find_members(members, &bootstrap, reterr));

@@ -100,8 +100,8 @@ static enum pl_status check_splits(const struct pl_named *named, const struct pl
 
     if (!op->splits) {
         if (op->shape[0] % (uint64_t)named->ranks) {
-            return pl_error_set(reterr, PL_INVALID, "'%s': %llu rows do not divide by %d ranks, give splits", name,
-                                (unsigned long long)op->shape[0], named->ranks);
+            return pl_error_set(reterr, PL_INVALID, "'%s': cannot divide %llu rows evenly by %d ranks: expected splits",
+                                name, (unsigned long long)op->shape[0], named->ranks);
         }
         return PL_OK;
     }

@@ -136,7 +136,7 @@ static enum pl_status check(struct pl_server_layout *layout, struct pl_error *re
     layout->tables = (const struct pl_table *)(const void *)(layout->pieces + head->pieces);
     layout->lines = (const char *)(layout->tables + head->tables);
     if (layout->lines[head->lines_bytes - 1] != '\n' || memchr(layout->lines, '\0', head->lines_bytes)) {
-        return pl_error_set(reterr, PL_CORRUPT, "a worker's layout has a text that is not made of lines");
+        return pl_error_set(reterr, PL_CORRUPT, "the text of a worker's layout has a NUL, or no newline at its end");
     }
     if (!are_pieces_whole(layout)) {
         return pl_error_set(reterr, PL_CORRUPT, "the pieces of a worker's layout do not cover its %llu elements",

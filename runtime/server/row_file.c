@@ -45,7 +45,7 @@ enum pl_status pl_row_file_check(const struct pl_row_file_head *head, struct pl_
         return pl_error_set(reterr, PL_CORRUPT, "%s", error.cause);
     }
     if (head->parts < 1 || head->parts > MOST_PARTS || head->part >= head->parts || head->rows > UINT32_MAX) {
-        return pl_error_set(reterr, PL_CORRUPT, "it is part %llu of %llu, with %llu rows",
+        return pl_error_set(reterr, PL_CORRUPT, "its head cannot be right: part %llu of %llu, with %llu rows",
                             (unsigned long long)head->part, (unsigned long long)head->parts,
                             (unsigned long long)head->rows);
     }
@@ -219,8 +219,8 @@ static enum pl_status check_head(struct reader *reader, const struct pl_row_file
 
     PL_TRY(pl_row_file_check(head, reterr));
     if (head->part != (uint64_t)part->number || head->parts != (uint64_t)part->of) {
-        return pl_error_set(reterr, PL_CORRUPT, "it is part %llu of %llu inside", (unsigned long long)head->part,
-                            (unsigned long long)head->parts);
+        return pl_error_set(reterr, PL_CORRUPT, "its head says part %llu of %llu, its name another one",
+                            (unsigned long long)head->part, (unsigned long long)head->parts);
     }
     if (head->table.columns != table->columns || head->table.kind != table->kind) {
         return pl_error_set(reterr, PL_MISMATCH,

@@ -274,7 +274,7 @@ static enum pl_status make(const char *name, enum pl_compression compression, st
     }
     if (status == PL_OK && (compression == PL_COMPRESSION_ZSTD || compression == PL_COMPRESSION_AUTO)) {
         inflate->zstd = ZSTD_createDStream();
-        status = inflate->zstd ? PL_OK : pl_error_set(reterr, PL_MEMORY, "out of memory in making a zstd decoder");
+        status = inflate->zstd ? PL_OK : pl_error_set(reterr, PL_MEMORY, "no memory for a zstd decoder");
     }
     if (status == PL_OK) {
         status = pl_source_init(&inflate->head, &inflate_ops, name, reterr);

@@ -144,12 +144,12 @@ enum pl_status pl_s3_encryption_check(const struct pl_s3_encryption *encryption,
                             names->key_id, encryption->key_id);
     }
     if (encryption->key_id && (!algorithm || strncmp(algorithm, "aws:kms", 7) != 0)) {
-        return pl_error_set(reterr, PL_INVALID, "%s needs %s aws:kms or aws:kms:dsse, which is %s", names->key_id,
-                            names->algorithm, algorithm ? algorithm : "not given");
+        return pl_error_set(reterr, PL_INVALID, "%s needs %s aws:kms or aws:kms:dsse, found %s", names->key_id,
+                            names->algorithm, algorithm ? algorithm : "none");
     }
     if (encryption->bucket_key && (!algorithm || strcmp(algorithm, "aws:kms") != 0)) {
-        return pl_error_set(reterr, PL_INVALID, "%s needs %s aws:kms, which is %s", names->bucket_key, names->algorithm,
-                            algorithm ? algorithm : "not given");
+        return pl_error_set(reterr, PL_INVALID, "%s needs %s aws:kms, found %s", names->bucket_key, names->algorithm,
+                            algorithm ? algorithm : "none");
     }
     return PL_OK;
 }

@@ -165,7 +165,7 @@ def refused_alike(tree, *parts):
     expect(tree.read('output/failure') is None, 'plan wrote a failure file')
     refused(tree, *parts)
     told = tree.read('output/failure').split('\n')[0]
-    expect(f'paceline: error: no plan: {told}\n' in said, (said, told))
+    expect(f'paceline: error: cannot plan the job: {told}\n' in said, (said, told))
 
 
 def what_the_image_lacks_is_known_to_plan():
@@ -197,7 +197,7 @@ def what_the_image_lacks_is_known_to_plan():
         if subprocess.run([python, '-c', 'import tensorflow'], stderr=subprocess.DEVNULL, check=False).returncode != 0:
             with Tree({'sagemaker_program': 'train.py', 'sagemaker_parameter_server_enabled': 'true'}, {'train.py': ''}, resource, env=env) as tree:
                 code, said = tree.train('plan'), tree.done.stderr.decode()
-                expect(code == 1 and 'no plan: looking for tensorflow on host algo-1: sagemaker_parameter_server_enabled starts TensorFlow' in said, said)
+                expect(code == 1 and 'cannot plan the job: looking for tensorflow on host algo-1: sagemaker_parameter_server_enabled starts TensorFlow' in said, said)
                 tree.write('code/tensorflow.py', '')
                 expect(tree.train('plan') == 0, tree.done.stderr)
                 (tree.base / 'code/tensorflow.py').unlink()
@@ -703,7 +703,7 @@ def intermediate_output_to_s3():
         tree.env.update(PACELINE_INTERMEDIATE_S='30', AWS_MAX_ATTEMPTS='1')
         tree.write('code/run.sh', '#!/bin/sh\necho x > "$SM_OUTPUT_INTERMEDIATE_DIR/x"\n')
         expect(tree.train() == 0 and tree.read('output/success') is not None, tree.done.stderr)
-        expect(b"'x' could not be uploaded" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
+        expect(b"cannot upload 'x'" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
 
 
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal,

@@ -187,7 +187,7 @@ def a_second_start_waits_for_no_other_sweep():
     job.await_text("trial 1")
     job.log = None
     second = subprocess.run([PACELINE, "train"], env={**os.environ, "SAGEMAKER_BASE_DIR": str(job.base)}, capture_output=True, text=True, timeout=60, check=False)
-    expect(second.returncode == 1 and "is that of a sweep that runs" in second.stderr, (second.returncode, second.stderr))
+    expect(second.returncode == 1 and "belongs to a sweep that is running" in second.stderr, (second.returncode, second.stderr))
     (job.base / "go").touch()
     job.process, job.log = first, log
     job.end()

@@ -151,10 +151,10 @@ async def check_encryption(folder):
         await run(server, TOOL, "--sse", algorithm, "cp", tree / "small", "s3://bkt/other")
         assert set(server.carried["other"]) == {"x-amz-server-side-encryption"}, server.carried["other"]
     for words, why in ((["--sse", "kms"], "--sse is 'kms': expected AES256, aws:kms or aws:kms:dsse"),
-                       (["--sse-kms-key-id", "k"], "--sse-kms-key-id needs --sse aws:kms or aws:kms:dsse, which is not given"),
-                       (["--sse", "AES256", "--sse-kms-key-id", "k"], "which is AES256"),
+                       (["--sse-kms-key-id", "k"], "--sse-kms-key-id needs --sse aws:kms or aws:kms:dsse, found none"),
+                       (["--sse", "AES256", "--sse-kms-key-id", "k"], "found AES256"),
                        (["--sse", "aws:kms", "--sse-kms-key-id", "a\nb"], "expected the id, alias or ARN of a KMS key"),
-                       (["--sse", "aws:kms:dsse", "--bucket-key-enabled"], "--bucket-key-enabled needs --sse aws:kms, which is aws:kms:dsse")):
+                       (["--sse", "aws:kms:dsse", "--bucket-key-enabled"], "--bucket-key-enabled needs --sse aws:kms, found aws:kms:dsse")):
         assert why in await run(server, TOOL, *words, "cp", tree / "small", "s3://bkt/x", code=2), why
         assert why in await run(server, SYNC, *words, tree, "s3://bkt/x", code=2), why
     await server.stop()

@@ -168,7 +168,7 @@ def locked_late(folder):
             (folder / "watched/locked").chmod(0o755)
             sync.stop()
             sync.has("locked/file", "text")
-            assert "'locked/file' could not be uploaded: cannot stat '" in sync.message and "Permission denied" in sync.message, sync.message
+            assert "cannot upload 'locked/file': cannot stat '" in sync.message and "Permission denied" in sync.message, sync.message
     finally:
         (folder / "watched/locked").chmod(0o755)
 

@@ -186,7 +186,7 @@ TEST(two_sweeps_do_not_share_a_folder)
     ck_assert_ok(open_record("{}", SPACE("1, 2")), &error);
     second.job = sweep.job;
     second.space = sweep.space;
-    ck_fails(PL_LIMIT, "is that of a sweep that runs", pl_sweep_record_open, &second);
+    ck_fails(PL_LIMIT, "belongs to a sweep that is running", pl_sweep_record_open, &second);
     pl_file_close_at(&second.lock_fd);
     free(second.folder);
     teardown();

@@ -371,7 +371,7 @@ static void local_body(struct rank *self)
     bad.dims = 1;
     bad.shape[0] = (uint64_t)self->size + 1;
     expect(self->size == 1 ||
-               (engine_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "do not divide by")),
+               (engine_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "rows evenly by")),
            "%s", error.cause);
     for (int i = 0; i < 5; i++) {
         char name[PL_NAMED_MAX_NAME_BYTES + 1] = "";

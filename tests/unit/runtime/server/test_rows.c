@@ -496,7 +496,7 @@ TEST(files_without_a_time_in_their_names_are_loaded_and_their_place_is_taken)
     find_files(&scratch, "d/", 1, part);
     ck_assert_int_eq(rename(part[0], scratch_path(&scratch, "d/own-00000-of-00002.rows", old)), 0);
     test.to[0] = '\0';
-    fail_to_load(&test, PL_CORRUPT, "it is part 0 of 1 inside");
+    fail_to_load(&test, PL_CORRUPT, "its head says part 0 of 1, its name another one");
 }
 
 /* ---- what is wrong is said ---- */

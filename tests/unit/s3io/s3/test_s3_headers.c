@@ -22,12 +22,11 @@ TEST(what_cannot_be_encrypted_so_is_refused_by_name)
         {{.algorithm = "aes256"}, "--sse is 'aes256'"},
         {{.algorithm = "aws:kms", .key_id = ""}, "--sse-kms-key-id is '': expected the id, alias or ARN"},
         {{.algorithm = "aws:kms", .key_id = "a b"}, "--sse-kms-key-id is 'a b'"},
-        {{.algorithm = "AES256", .key_id = "k"},
-         "--sse-kms-key-id needs --sse aws:kms or aws:kms:dsse, which is AES256"},
-        {{.key_id = "k"}, "which is not given"},
+        {{.algorithm = "AES256", .key_id = "k"}, "--sse-kms-key-id needs --sse aws:kms or aws:kms:dsse, found AES256"},
+        {{.key_id = "k"}, "found none"},
         {{.algorithm = "aws:kms:dsse", .bucket_key = true},
-         "--bucket-key-enabled needs --sse aws:kms, which is aws:kms:dsse"},
-        {{.bucket_key = true}, "--bucket-key-enabled needs --sse aws:kms, which is not given"},
+         "--bucket-key-enabled needs --sse aws:kms, found aws:kms:dsse"},
+        {{.bucket_key = true}, "--bucket-key-enabled needs --sse aws:kms, found none"},
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
