@@ -28,7 +28,7 @@ enum {
     PARTS = UINT8_MAX + 1,
 };
 
-/* Prints times relative to the start of a day: as a double, 1/1000 us is exact below 2^53. */
+/* Times are printed relative to the start of a day, so that a double holds them exactly to 1/1000 us. */
 #define DAY_NS (24 * 3600 * PL_NS_PER_S)
 
 static const char ring_magic[8] = {'P', 'L', 'T', 'R', 'A', 'C', 'E', '3'};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What bootstraps share: a wait for one message, an allgather made of messages, and gather, vote, abort and leave made
- * of that. Also the bootstrap of one rank alone. */
+ * of the allgather. Also the bootstrap of one rank alone. */
 #include "collectives/bootstrap/bootstrap_private.h"
 
 #include "base/clock.h"

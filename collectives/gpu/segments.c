@@ -23,7 +23,7 @@ static char *slot_data(const struct pl_staged *d, uint64_t segment)
     return (char *)d->staging.data + segment % PL_SEGMENT_SLOTS * PL_SEGMENT_SLOT_BYTES;
 }
 
-/* Number of elements of the segment in a block of `block` elements. */
+/* Returns how many elements of a block of `block` elements belong to `segment`. */
 static uint64_t taken(const struct pl_staged *d, uint64_t block, uint64_t segment)
 {
     uint64_t at = segment * d->share_elems;

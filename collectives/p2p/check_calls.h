@@ -87,7 +87,7 @@ bool pl_check_calls_can_sum(const struct pl_check_calls *check);
 enum pl_status pl_check_calls_progress(struct pl_check_calls *check, uint64_t *progress_count,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The data of `rank`, or the sum; valid when done. */
+/** Returns the data of `rank`, or the sum of all ranks' data; valid when the check is done. */
 const void *pl_check_calls_data(const struct pl_check_calls *check, int rank);
 
 /** The rank whose message this one waits for; if none, the rank that has not taken this one's message; if none, -1. */

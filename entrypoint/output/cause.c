@@ -79,7 +79,7 @@ static struct pl_cause_writer *writer_of(struct pl_cause *cause, const char *tag
     return writer;
 }
 
-/* Whether the name ends as names of Python's own exceptions do, such as "Error", with more before that ending. */
+/* Whether the name ends as names of Python's own exceptions do, such as "Error", and has more before it. */
 static bool is_usual_name(const char *name, size_t length)
 {
     static const char *const tails[] = {"Error", "Exception", "Interrupt"};
