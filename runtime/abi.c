@@ -76,7 +76,7 @@ static enum pl_status leave_at_exit(struct leaving what, struct pl_error *reterr
     leaving->pid = getpid();
     if (on_exit(leave, leaving) != 0) { /* on_exit(), because functions of atexit() do not get the exit status */
         free(leaving);
-        return pl_error_set(reterr, PL_SYSTEM, "no more functions can be run at the process's end");
+        return pl_error_set(reterr, PL_SYSTEM, "cannot register a function for the end of the process");
     }
     return PL_OK;
 }

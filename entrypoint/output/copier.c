@@ -100,8 +100,7 @@ void pl_copier_open_output(struct pl_copier *copier, int fd, bool tagged)
     /* A pipe of one page polls as writable only when it is empty. So the pipe never holds two writes, of which mpirun
      * would read one and a half. */
     if (tagged && fcntl(copier->out_fd, F_SETPIPE_SZ, PL_COPIER_WRITE_BYTES) < 0) {
-        pl_log(PL_LOG_DEBUG, "mpirun may read descriptor %d in other pieces than they were written: %s", fd,
-               strerror(errno));
+        pl_log(PL_LOG_DEBUG, "mpirun may cut what is written to descriptor %d: %s", fd, strerror(errno));
     }
     if (own_fd < 0) {
         pl_log(PL_LOG_DEBUG, "descriptor %d could not be opened again, writing to it may block", fd);

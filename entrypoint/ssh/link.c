@@ -112,8 +112,8 @@ enum pl_status pl_link_frame_number(const struct pl_frame *frame, size_t index, 
             return PL_OK;
         }
     }
-    return pl_error_set(reterr, PL_CORRUPT, "control link: field %zu of a %s frame is not a number that it may have",
-                        index, pl_link_frame_name(frame->type));
+    return pl_error_set(reterr, PL_CORRUPT, "control link: field %zu of a %s frame is not a number in its range", index,
+                        pl_link_frame_name(frame->type));
 }
 
 enum pl_status pl_link_open(struct pl_link *link, int fd, struct pl_error *reterr)

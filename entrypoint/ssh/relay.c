@@ -361,7 +361,7 @@ static enum pl_status await_end(struct relay *relay, int *ret_code, struct pl_er
         enum pl_status status = pl_link_next(&relay->link, &frame, reterr);
 
         if (status == PL_PEER) {
-            return pl_error_set(reterr, PL_PEER, "process 1 did not run it, or its shim was killed");
+            return pl_error_set(reterr, PL_PEER, "process 1 did not run the program, or its shim was killed");
         }
         if (status == PL_OK && frame.type == PL_FRAME_ENDED) {
             *ret_code = ended_code(&frame);

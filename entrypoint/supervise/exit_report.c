@@ -43,7 +43,7 @@ enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_ex
                &out_of_memory, &length) != 6 ||
         frame->fields[0][length] != '\0' || code > 255 || signalled > 1 || not_started > 1 ||
         kind >= PL_ARRAY_ITEMS(kind_texts) || exit_report.rank < -1 || out_of_memory > 1) {
-        return pl_error_set(reterr, PL_CORRUPT, "control link: what came is not an exit report");
+        return pl_error_set(reterr, PL_CORRUPT, "control link: the frame is not an exit report");
     }
     exit_report.kind = (enum pl_process_kind)kind;
     exit_report.signalled = signalled == 1;

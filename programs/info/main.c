@@ -155,7 +155,7 @@ static enum pl_status ask(const struct place *place, const char *const *argv, in
         return status;
     }
     last_line(answer, &line);
-    return pl_error_set(reterr, PL_FAILED, "%s", line.length > 0 ? pl_text_string(&line) : "it failed without a word");
+    return pl_error_set(reterr, PL_FAILED, "%s", line.length > 0 ? pl_text_string(&line) : "it failed silently");
 }
 
 static char *find_program(const struct place *place, const char *name)

@@ -110,7 +110,7 @@ static void say_ignored(const struct pl_local *local)
         pl_text_printf(&names, "%s%s", i > 0 ? ", " : "", local->job->ignored.items[i]);
     }
     if (names.length > 0) {
-        pl_log(PL_LOG_INFO, "without a meaning here: %s", pl_text_string(&names));
+        pl_log(PL_LOG_INFO, "these keys have no meaning here: %s", pl_text_string(&names));
     }
     if (local->job->image && local->kind != PL_LOCAL_CONTAINERS) {
         pl_log(PL_LOG_INFO,

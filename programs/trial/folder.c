@@ -76,7 +76,7 @@ static enum pl_status lock(struct pl_trial_folder *folder, struct pl_error *rete
             continue;
         }
         if (folder->fd >= 0 && flock(folder->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-            return pl_error_set(reterr, PL_LIMIT, "'%s' is that of a trial that runs", folder->base);
+            return pl_error_set(reterr, PL_LIMIT, "'%s' belongs to a trial that is running", folder->base);
         }
         if (folder->fd < 0 || fstat(folder->fd, &info) != 0) {
             return pl_error_errno(reterr, "lock '%s'", folder->base);
@@ -456,7 +456,7 @@ static enum pl_status check_entry(const FTSENT *entry, const char *name, const c
         errno = entry->fts_errno;
         return pl_error_errno(reterr, "read '%s'", entry->fts_path);
     case FTS_DEFAULT:
-        return pl_error_set(reterr, PL_INVALID, "'%.200s' is a %s", name,
+        return pl_error_set(reterr, PL_INVALID, "the model cannot have '%.200s', it is a %s", name,
                             S_ISSOCK(mode)   ? "socket"
                             : S_ISFIFO(mode) ? "FIFO"
                                              : "device");

@@ -227,7 +227,7 @@ class Checkpoints:
                     _call_anywhere(what, _library.pl_safetensors_read, file, ctypes.c_size_t(i), ctypes.c_void_p(tensor.data))
                 whole = _library.pl_checkpoint_checksum(structs, ctypes.c_size_t(count)) == state["data_crc32c"]
             if not whole:
-                raise PacelineError("CORRUPT", f"'{path}' is not as it was written")
+                raise PacelineError("CORRUPT", f"'{path}' has changed since it was written")
         finally:
             _library.pl_safetensors_close(file)
         tensors = dict(zip((description[0] for description in descriptions), memory))

@@ -84,7 +84,7 @@ static bool read_extra(const struct pl_python_json *node, struct pl_checkpoint_s
 
 static enum pl_status corrupt_record(const char *path, struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_CORRUPT, "'%s' is not as it was written", path);
+    return pl_error_set(reterr, PL_CORRUPT, "'%s' has changed since it was written", path);
 }
 
 /*

@@ -428,7 +428,7 @@ static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct 
     PL_TRY(pl_checkpoint_path(c->directory, step, "json", &path, reterr));
     PL_TRY(pl_checkpoint_record_read(pl_text_string(&path), ret_record, reterr));
     if (ret_record->state.step != step) {
-        return pl_error_set(reterr, PL_CORRUPT, "'%s' is of step %llu", pl_text_string(&path),
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' has step %llu inside", pl_text_string(&path),
                             (unsigned long long)ret_record->state.step);
     }
     PL_TRY(pl_checkpoint_path(c->directory, step, "safetensors", &path, reterr));

@@ -120,10 +120,10 @@ static enum pl_status check(const struct pl_plan *plan, struct pl_error *reterr)
     const struct pl_plan_options *options = &plan->options;
 
     if (plan->tensor_count == 0) {
-        return pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() of a plan without tensors", plan->name);
+        return pl_error_set(reterr, PL_INVALID, "%s: cannot seal a plan without tensors", plan->name);
     }
     if (options->memory != PL_MEMORY_HOST && options->memory != PL_MEMORY_DEVICE) {
-        return pl_error_set(reterr, PL_INVALID, "%s: a plan lies in host or device memory", plan->name);
+        return pl_error_set(reterr, PL_INVALID, "%s: a plan can only be in host or device memory", plan->name);
     }
     if (options->memory == PL_MEMORY_DEVICE && !plan->device) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "%s: device memory is asked for, but this world has no device",
@@ -191,7 +191,7 @@ enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr)
     enum pl_status status;
 
     if (plan->sealed) {
-        return pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() of a plan that is sealed", plan->name);
+        return pl_error_set(reterr, PL_INVALID, "%s: the plan is sealed already", plan->name);
     }
     PL_TRY(compare_ranks(plan, reterr));
     status = allocate(plan, reterr);

@@ -229,7 +229,7 @@ def runs(kept, folder):
         (folder / "body.json").write_text(json.dumps(kept[name]))
         log = local("--job", "body.json", *channels, *more, cwd=folder)
         for wanted in (f"[algo-1] loss=0.25 accuracy: 0.75; --x and {kept[name]['TrainingJobName']}", "[algo-1] file-training", "[algo-1] file-testing", "Status: Completed",
-                       "Metric loss: last 0.25, lowest 0.25, highest 0.5, 2 values", "without a meaning here: ", "VpcConfig"):
+                       "Metric loss: last 0.25, lowest 0.25, highest 0.5, 2 values", "these keys have no meaning here: ", "VpcConfig"):
             assert wanted in log, f"{name}: no '{wanted}':\n{log}"
 
 

@@ -59,7 +59,7 @@ def trials_at_once_have_numbers_and_gpus_of_their_own():
     for number in 0, 1, 2:
         running.append(tree.start("--", "sh", "-c", script))
         wait_until((tree.base / f"begun-{number}").exists, f"trial {number} does not begin")
-    assert "is that of a trial that runs" in tree.run("--number", "1", "--", "true", code=1)
+    assert "belongs to a trial that is running" in tree.run("--number", "1", "--", "true", code=1)
     (tree.base / "go").touch()
     assert [process.communicate(timeout=WAIT_S)[0] for process in running] == ["trial 0\n", "trial 1\n", "trial 2\n"]
     assert "the trial asks for 4096 GPUs, and host algo-1 has " in tree.run("--gpus", "4096", "--", "true", code=1)

@@ -151,7 +151,7 @@ TEST(a_folder_belongs_to_one_trial_at_a_time)
     tree_write(&tree, "checkpoints/trial-0000.model/w", "w");
     ck_ok(tree_job, &tree);
     ck_ok(pl_trial_folder_take, tree.job, NULL, 1, &folder);
-    ck_fails(PL_LIMIT, "/sweep/trial-0001' is that of a trial that runs", pl_trial_folder_take, tree.job, NULL, 1,
+    ck_fails(PL_LIMIT, "/sweep/trial-0001' belongs to a trial that is running", pl_trial_folder_take, tree.job, NULL, 1,
              &other);
     ck_ok(pl_trial_folder_take, tree.job, NULL, -1, &other);
     ck_assert_int_eq(other.number, 2); /* 0 has files, and 1 runs */
@@ -270,7 +270,7 @@ TEST(an_empty_model_and_none_are_no_model)
     ck_ok(pl_trial_model_check, path, path, &empty);
     ck_assert(empty);
     run_script("mkfifo m/fifo");
-    ck_fails_as(PL_INVALID, "'fifo' is a FIFO", pl_trial_model_check, path, path, &empty);
+    ck_fails_as(PL_INVALID, "'fifo', it is a FIFO", pl_trial_model_check, path, path, &empty);
     scratch_done(&scratch);
 }
 

@@ -440,12 +440,12 @@ static void keeps_order(struct pl_world *world, void *context)
     scratch_write(&f->scratch, "checkpoint-000000000001.json", data, bytes);
     ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
     ck_assert(!found);
-    ck_assert_ptr_nonnull(strstr(f->notes, "is not as it was written"));
+    ck_assert_ptr_nonnull(strstr(f->notes, "has changed since it was written"));
     position[strlen("\"sampler_position\":40") - 1] = '0';
     scratch_write(&f->scratch, "checkpoint-000000000003.json", data, bytes);
     ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
     ck_assert(!found);
-    ck_assert_ptr_nonnull(strstr(f->notes, "checkpoint-000000000003.json' is of step 1"));
+    ck_assert_ptr_nonnull(strstr(f->notes, "checkpoint-000000000003.json' has step 1 inside"));
     free(data);
     job_end(&job);
 }
