@@ -456,7 +456,7 @@ static enum pl_status check_entry(const FTSENT *entry, const char *name, const c
         errno = entry->fts_errno;
         return pl_error_errno(reterr, "read '%s'", entry->fts_path);
     case FTS_DEFAULT:
-        return pl_error_set(reterr, PL_INVALID, "the model cannot have '%.200s', it is a %s", name,
+        return pl_error_set(reterr, PL_INVALID, "'%.200s' is a %s", name,
                             S_ISSOCK(mode)   ? "socket"
                             : S_ISFIFO(mode) ? "FIFO"
                                              : "device");

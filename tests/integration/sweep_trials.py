@@ -109,7 +109,7 @@ echo score=$SM_HP_X
 ''', space={"x": [1, 2, 3, 4]}, max_failed=0.8).run()
     reasons = [row["reason"] for row in job.rows()]
     for reason, words in zip(reasons, ("the link 'sub/out' leads out of the model, to '/../../checkpoints/e'", "the link 'sub/up' leads out of the model, to '../../w'",
-                                       "'sub/pipe', it is a FIFO")):
+                                       "'sub/pipe' is a FIFO")):
         assert reason == "its model cannot be kept: " + words, reasons
     assert job.states()[3] == "completed" and os.readlink(job.base / "model/sub/in") == "../w"
 

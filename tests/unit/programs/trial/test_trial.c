@@ -270,7 +270,7 @@ TEST(an_empty_model_and_none_are_no_model)
     ck_ok(pl_trial_model_check, path, path, &empty);
     ck_assert(empty);
     run_script("mkfifo m/fifo");
-    ck_fails_as(PL_INVALID, "the model cannot have 'fifo', it is a FIFO", pl_trial_model_check, path, path, &empty);
+    ck_fails_as(PL_INVALID, "'fifo' is a FIFO", pl_trial_model_check, path, path, &empty);
     scratch_done(&scratch);
 }
 
