@@ -35,6 +35,7 @@ enum {
 };
 
 struct pl_connection;
+struct pl_exit_report;
 struct pl_launch_plan;
 struct pl_supervisor;
 
@@ -74,6 +75,12 @@ int pl_restart_number(const struct pl_supervisor *supervisor);
 
 /** Whether the job failed by something that may be gone in the next attempt. */
 bool pl_restart_is_possible(const struct pl_supervisor *supervisor);
+
+/**
+ * Whether a program of another host has failed while this host still prepares the attempt. The failure is known then,
+ * but counts only once this host is prepared: the next attempt does not prepare it again.
+ */
+bool pl_restart_must_wait(const struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
 /** Whether the job would be started again, as far as this host knows. */
 bool pl_restart_is_wanted(const struct pl_supervisor *supervisor);
