@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "entrypoint/supervise/supervise.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -326,20 +327,27 @@ void pl_restart_note_begun(struct pl_supervisor *supervisor)
     write_line(supervisor, &writer, false);
 }
 
-/* Keep the contents of files that `paceline split` writes, before they are removed with the run directory. */
+/* Keep the contents of the files `opened-NAME`, before they are removed with the run directory. */
 static void keep_opened(const struct pl_supervisor *supervisor)
 {
     struct pl_text *opened = &supervisor->restarts->opened;
+    DIR *directory = supervisor->rundir.path[0] != '\0' ? opendir(supervisor->rundir.path) : NULL;
+    const struct dirent *entry;
 
     pl_text_done(opened);
-    for (const struct pl_sidecar *side = supervisor->plan->side; side; side = side->next) {
+    while (directory && (entry = readdir(directory))) {
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
         PL_AUTO_FREE char *number = NULL;
 
-        pl_text_printf(&path, "%s/" PL_RUNDIR_OPENED, supervisor->rundir.path, side->name);
-        if (side->is_split && pl_file_read(pl_text_string(&path), OPENED_BYTES, &number, NULL, NULL) == PL_OK) {
-            pl_text_printf(opened, "%.*s %s\n", (int)strspn(number, "0123456789"), number, side->name);
+        pl_text_printf(&path, "%s/%s", supervisor->rundir.path, entry->d_name);
+        if (pl_text_begins_with(entry->d_name, PL_RUNDIR_OPENED_BEGIN) &&
+            pl_file_read(pl_text_string(&path), OPENED_BYTES, &number, NULL, NULL) == PL_OK) {
+            pl_text_printf(opened, "%.*s %s\n", (int)strspn(number, "0123456789"), number,
+                           entry->d_name + strlen(PL_RUNDIR_OPENED_BEGIN));
         }
+    }
+    if (directory) {
+        closedir(directory);
     }
 }
 
