@@ -30,6 +30,12 @@ struct pl_kept_head {
     _Atomic uint32_t mark; /* computed from a hash of the fields above; written last */
 };
 
+/** The beginning of the file. */
+struct pl_kept_page {
+    struct pl_kept_head heads[2];
+    _Atomic uint64_t reached; /* last step that the program has finished; 0: it has not said so */
+};
+
 static inline uint32_t pl_kept_head_mark(const struct pl_kept_head *head)
 {
     uint64_t hash = pl_hash(PL_KEPT_FORM, head, offsetof(struct pl_kept_head, mark));
@@ -42,21 +48,25 @@ static inline bool pl_kept_head_is_marked(const struct pl_kept_head *head)
     return atomic_load_explicit(&head->mark, memory_order_acquire) == pl_kept_head_mark(head) && head->sequence != 0;
 }
 
-/** Reads the step of the newest copy in the file; false: there is none. No process may write to the file meanwhile. */
-static inline bool pl_kept_head_read(int fd, uint64_t *ret_step)
+/**
+ * Reads the step of the newest copy in the file, and the last step that was finished; false: there is no copy. No
+ * process may write to the file meanwhile.
+ */
+static inline bool pl_kept_head_read(int fd, uint64_t *ret_step, uint64_t *ret_reached)
 {
-    struct pl_kept_head heads[2];
+    struct pl_kept_page page;
     uint64_t newest = 0;
 
-    if (pread(fd, heads, sizeof(heads), 0) != sizeof(heads)) {
+    if (pread(fd, &page, sizeof(page), 0) != sizeof(page)) {
         return false;
     }
     for (size_t i = 0; i < 2; i++) {
-        if (pl_kept_head_is_marked(&heads[i]) && heads[i].sequence > newest) {
-            newest = heads[i].sequence;
-            *ret_step = heads[i].step;
+        if (pl_kept_head_is_marked(&page.heads[i]) && page.heads[i].sequence > newest) {
+            newest = page.heads[i].sequence;
+            *ret_step = page.heads[i].step;
         }
     }
+    *ret_reached = atomic_load_explicit(&page.reached, memory_order_relaxed);
     return newest > 0;
 }
 

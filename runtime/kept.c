@@ -23,11 +23,11 @@ enum { PAGE = 65536 }; /* a multiple of the page size of every machine */
 
 struct pl_kept {
     int fd;
-    struct pl_kept_head *heads; /* [2], in the file's first page */
-    unsigned char *map[2];      /* mapping of each place; NULL: not mapped yet */
-    uint64_t capacity[2];       /* size of each place, from the head's offset; 0: the place does not exist yet */
-    unsigned next;              /* index of the place for the next copy, or for the copy that is being written */
-    uint64_t sequence;          /* number of the newest copy */
+    struct pl_kept_page *page; /* the file's first page */
+    unsigned char *map[2];     /* mapping of each place; NULL: not mapped yet */
+    uint64_t capacity[2];      /* size of each place, from the head's offset; 0: the place does not exist yet */
+    unsigned next;             /* index of the place for the next copy, or for the copy that is being written */
+    uint64_t sequence;         /* number of the newest copy */
 };
 
 static bool is_within(const struct pl_kept_head *head, uint64_t file_bytes)
@@ -39,7 +39,7 @@ static bool is_within(const struct pl_kept_head *head, uint64_t file_bytes)
 static enum pl_status map_place(struct pl_kept *kept, unsigned place, struct pl_error *reterr)
 {
     void *map = mmap(NULL, kept->capacity[place], PROT_READ | PROT_WRITE, MAP_SHARED, kept->fd,
-                     (off_t)kept->heads[place].offset);
+                     (off_t)kept->page->heads[place].offset);
 
     if (map == MAP_FAILED) {
         return pl_error_errno(reterr, "map %llu bytes of the kept memory", (unsigned long long)kept->capacity[place]);
@@ -64,13 +64,13 @@ static enum pl_status open_places(struct pl_kept *kept, struct pl_error *reterr)
     if (fstat(kept->fd, &info) != 0 || (info.st_size < PAGE && ftruncate(kept->fd, info.st_size = PAGE) != 0)) {
         return pl_error_errno(reterr, "read the size of the kept memory");
     }
-    kept->heads = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, kept->fd, 0);
-    if (kept->heads == MAP_FAILED) {
-        kept->heads = NULL;
+    kept->page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, kept->fd, 0);
+    if (kept->page == MAP_FAILED) {
+        kept->page = NULL;
         return pl_error_errno(reterr, "map the kept memory");
     }
     for (unsigned place = 0; place < 2; place++) {
-        const struct pl_kept_head *head = &kept->heads[place];
+        const struct pl_kept_head *head = &kept->page->heads[place];
 
         if (!pl_kept_head_is_marked(head) || !is_within(head, (uint64_t)info.st_size)) {
             continue;
@@ -120,7 +120,7 @@ enum pl_status pl_kept_open(struct pl_kept **ret_kept, struct pl_error *reterr)
 
 static bool is_whole(const struct pl_kept *kept, unsigned place)
 {
-    const struct pl_kept_head *head = &kept->heads[place];
+    const struct pl_kept_head *head = &kept->page->heads[place];
 
     return kept->map[place] && head->bytes <= kept->capacity[place] && pl_kept_head_is_marked(head) &&
            pl_checksum_crc32c(0, kept->map[place], head->bytes) == head->data_crc32c;
@@ -133,9 +133,9 @@ void pl_kept_read(struct pl_kept *kept, uint64_t *ret_step, const void **ret_dat
         unsigned place = i == 0 ? 1 - kept->next : kept->next;
 
         if (is_whole(kept, place)) {
-            *ret_step = kept->heads[place].step;
+            *ret_step = kept->page->heads[place].step;
             *ret_data = kept->map[place];
-            *ret_bytes = kept->heads[place].bytes;
+            *ret_bytes = kept->page->heads[place].bytes;
             kept->next = 1 - place; /* an incomplete newer copy is replaced first */
         }
     }
@@ -144,7 +144,7 @@ void pl_kept_read(struct pl_kept *kept, uint64_t *ret_step, const void **ret_dat
 /* Returns the end of the other place's data in the file. */
 static uint64_t end_of(const struct pl_kept *kept, unsigned place)
 {
-    return kept->heads[place].offset + pl_number_round_up(kept->capacity[place], PAGE);
+    return kept->page->heads[place].offset + pl_number_round_up(kept->capacity[place], PAGE);
 }
 
 /*
@@ -154,7 +154,8 @@ static uint64_t end_of(const struct pl_kept *kept, unsigned place)
 static enum pl_status move_place(struct pl_kept *kept, uint64_t bytes, struct pl_error *reterr)
 {
     const unsigned place = kept->next, other = 1 - place;
-    const uint64_t capacity = pl_number_round_up(bytes + bytes / 4, PAGE), other_begin = kept->heads[other].offset;
+    const uint64_t capacity = pl_number_round_up(bytes + bytes / 4, PAGE),
+                   other_begin = kept->page->heads[other].offset;
     const uint64_t other_end = kept->capacity[other] > 0 ? end_of(kept, other) : PAGE;
     const bool is_before = kept->capacity[other] > 0 && other_begin >= PAGE + capacity;
     const uint64_t offset = is_before ? PAGE : other_end;
@@ -179,14 +180,14 @@ static enum pl_status move_place(struct pl_kept *kept, uint64_t bytes, struct pl
                    ? PL_OK
                    : pl_error_errno(reterr, "free a part of the kept memory"));
     }
-    kept->heads[place].offset = offset;
+    kept->page->heads[place].offset = offset;
     kept->capacity[place] = capacity;
     return map_place(kept, place, reterr);
 }
 
 enum pl_status pl_kept_begin(struct pl_kept *kept, size_t bytes, void **ret_place, struct pl_error *reterr)
 {
-    struct pl_kept_head *head = &kept->heads[kept->next];
+    struct pl_kept_head *head = &kept->page->heads[kept->next];
 
     if (bytes == 0 || bytes > INT64_MAX / 4) {
         return pl_error_set(reterr, PL_INVALID, "a kept copy cannot have %zu bytes", bytes);
@@ -204,7 +205,7 @@ enum pl_status pl_kept_begin(struct pl_kept *kept, size_t bytes, void **ret_plac
 
 void pl_kept_end(struct pl_kept *kept, uint64_t step)
 {
-    struct pl_kept_head *head = &kept->heads[kept->next];
+    struct pl_kept_head *head = &kept->page->heads[kept->next];
 
     head->data_crc32c = pl_checksum_crc32c(0, kept->map[kept->next], head->bytes);
     head->step = step;
@@ -224,6 +225,11 @@ enum pl_status pl_kept_write(struct pl_kept *kept, uint64_t step, const void *da
     return PL_OK;
 }
 
+void pl_kept_note(struct pl_kept *kept, uint64_t step)
+{
+    atomic_store_explicit(&kept->page->reached, step, memory_order_relaxed);
+}
+
 void pl_kept_close(struct pl_kept *kept)
 {
     if (!kept) {
@@ -231,8 +237,8 @@ void pl_kept_close(struct pl_kept *kept)
     }
     unmap_place(kept, 0);
     unmap_place(kept, 1);
-    if (kept->heads) {
-        munmap(kept->heads, PAGE);
+    if (kept->page) {
+        munmap(kept->page, PAGE);
     }
     pl_file_close_at(&kept->fd);
     free(kept);

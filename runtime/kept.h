@@ -50,6 +50,9 @@ enum pl_status pl_kept_begin(struct pl_kept *kept, size_t bytes, void **ret_plac
                              struct pl_error *reterr) PL_MUST_CHECK;
 void pl_kept_end(struct pl_kept *kept, uint64_t step);
 
+/** Notes that the program has finished step `step`: the line about a restart says how many steps are repeated. */
+void pl_kept_note(struct pl_kept *kept, uint64_t step);
+
 /** Closes the kept memory. The copies stay. NULL is fine. */
 void pl_kept_close(struct pl_kept *kept);
 

@@ -35,6 +35,11 @@ struct pl_channel {
     /* Pipe Mode: the FIFOs have only the records of this rank. `paceline train` deals them and sets PACELINE_FIFOS: see
      * s3io/pipe/split.h. */
     bool is_dealt;
+    /* Pipe Mode in a job that may be started again: path of a file with the number of the platform's FIFOs of which
+     * reading has begun, because they are used up; NULL: none. Of a dealt channel the ranks count their own FIFOs. */
+    const char *begun_path;
+    bool goes_on;     /* the job was started again: an epoch is read from the next FIFO, whatever the epoch's number */
+    bool is_shuffled; /* the platform gives each epoch another order (ShuffleConfig) */
 };
 
 /** A channel, with the memory of the strings that `info` points to. Zero-initialise. */
@@ -42,6 +47,7 @@ struct pl_channel_setup {
     struct pl_channel info;
     char *name;
     char *path;
+    char *begun_path;
 };
 
 struct pl_environment;

@@ -107,6 +107,10 @@ void pl_source_stop_fifo(struct pl_source *source, int stop_fd);
 enum pl_status pl_source_follow_report(struct pl_source *source, const char *path,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Before the FIFO's first byte is read, writes `number` to the file `path`. */
+enum pl_status pl_source_count_fifo(struct pl_source *source, const char *path, uint64_t number,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
 /**
  * Opens a source that decompresses `below`. On success the new source owns `below`.
  *

@@ -33,7 +33,7 @@
 #define PL_RUNDIR_FIFOS "fifos"
 #define PL_RUNDIR_FIFOS_VARIABLE "PACELINE_FIFOS"
 
-/* A file in the directory: how many FIFOs of the channel the platform was asked for. */
+/* A file in the directory: how many of the channel's FIFOs are used up. Also in s3io/dataset/channel.c. */
 #define PL_RUNDIR_OPENED_BEGIN "opened-"
 #define PL_RUNDIR_OPENED PL_RUNDIR_OPENED_BEGIN "%s"
 

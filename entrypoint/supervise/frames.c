@@ -532,7 +532,8 @@ static void lose_worker(struct pl_supervisor *supervisor, struct pl_session *ses
 {
     /* the worker's own program has succeeded, and it has nothing more to do */
     const bool has_left = (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE || session->outside) &&
-                          session->state == PL_SESSION_IDLE && !supervisor->outcome.failed;
+                          session->state == PL_SESSION_IDLE && !supervisor->outcome.failed &&
+                          !supervisor->outcome.exit_report_known;
 
     pl_holding_lose_host(supervisor, pl_links_number(supervisor, session));
     if (session->state == PL_SESSION_AWAY) {

@@ -385,6 +385,7 @@ static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *ret
 {
     pl_host_go(&supervisor->state, PL_HOST_LINKING); /* a host that is alone waits for nothing until it runs */
     supervisor->sessions.begun_ns = pl_clock_now_ns();
+    supervisor->outcome.failed |= supervisor->outcome.exit_report_known; /* it has waited: pl_restart_must_wait() */
     if (supervisor->role != PL_HOST_MASTER) {
         pl_frames_welcome(supervisor);
     }
@@ -479,8 +480,10 @@ static void report_to_master(struct pl_supervisor *supervisor)
     }
     while (awaits_master(supervisor) && pl_supervise_wait(supervisor, pl_supervise_notify_deadline(supervisor))) {
     }
-    /* a failure without an exit report is sent to the master next */
-    deadline_ns = pl_deadline_after_ns(supervisor->outcome.exit_report_known ? MASTER_RESULT_NS : 0);
+    /* a failure without an exit report is sent to the master next; a master that still prepares decides later */
+    deadline_ns = pl_restart_is_wanted(supervisor)
+                      ? PL_DEADLINE_NEVER
+                      : pl_deadline_after_ns(supervisor->outcome.exit_report_known ? MASTER_RESULT_NS : 0);
     while (pl_links_master(supervisor) && !knows_result(supervisor) && pl_supervise_wait(supervisor, deadline_ns)) {
     }
 }
@@ -576,9 +579,7 @@ int pl_host_execute(struct pl_supervisor *supervisor)
     if (supervisor->role != PL_HOST_MASTER && supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && !report_only) {
         report_to_master(supervisor);
     }
-    if (!report_only || pl_restart_number(supervisor) > 0) {
-        decide_restart(supervisor);
-    }
+    decide_restart(supervisor);
     close_host(supervisor);
     if (!pl_restart_follows(supervisor)) {
         exit_code = report_only ? exit_code : pl_supervise_write_result(supervisor);

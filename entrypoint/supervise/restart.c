@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "entrypoint/supervise/supervise.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -58,18 +59,22 @@ static void adopt_sync(struct pl_supervisor *supervisor)
     restarts->sync = NULL;
 }
 
-/* Returns the step of the newest copy that the programs have kept; 0: there is none. */
-static uint64_t kept_step(const struct pl_restarts *restarts)
+/* Returns the step of the newest copy that the programs have kept, and how many steps they have finished after it, as
+ * far as they have said so; 0: there is none. */
+static uint64_t kept_step(const struct pl_restarts *restarts, uint64_t *ret_after)
 {
-    uint64_t step = 0;
+    uint64_t step = 0, reached = 0;
+    const bool found = restarts->kept_fd > 0 && pl_kept_head_read(restarts->kept_fd, &step, &reached);
 
-    return restarts->kept_fd > 0 && pl_kept_head_read(restarts->kept_fd, &step) ? step : 0;
+    *ret_after = found && reached > step ? reached - step : 0;
+    return found ? step : 0;
 }
 
 enum pl_status pl_restart_give_memory(struct pl_restarts *restarts, struct pl_launch_plan *plan,
                                       struct pl_error *reterr)
 {
     char path[64];
+    uint64_t after;
 
     if (plan->restarts == 0 || plan->role == PL_LAUNCH_PLAN_WORKER) { /* rank 0 runs on the first host */
         return PL_OK;
@@ -82,7 +87,7 @@ enum pl_status pl_restart_give_memory(struct pl_restarts *restarts, struct pl_la
         }
         restarts->kept_fd = fd;
     }
-    restarts->kept_before = kept_step(restarts);
+    restarts->kept_before = kept_step(restarts, &after);
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), restarts->kept_fd);
     return pl_environment_set(plan->environment, PL_KEPT_VARIABLE, path, reterr);
 }
@@ -105,6 +110,11 @@ void pl_restart_enter(struct pl_supervisor *supervisor, struct pl_restarts *rest
     if (supervisor->peer_wait_ns > PL_RESTART_LINK_NS) {
         supervisor->peer_wait_ns = PL_RESTART_LINK_NS;
     }
+    if (restarts->lost[0] == '\0') {
+        /* The other hosts were linked and come again. One may have missed the stop, because the link of the attempt
+         * before was closing: it would wait for this host, so this host leaves only when it has told that one. */
+        supervisor->stop.join_ns = supervisor->stop.budget_ns / 10 * 9;
+    }
     adopt_sync(supervisor);
 }
 
@@ -117,6 +127,20 @@ bool pl_restart_is_possible(const struct pl_supervisor *supervisor)
            (outcome->exit_report_known
                 ? !outcome->exit_report.not_started && pl_process_kind_in(outcome->exit_report.kind, RESTARTED)
                 : outcome->hangs);
+}
+
+bool pl_restart_must_wait(const struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
+{
+    const struct pl_launch_plan *plan = supervisor->plan;
+
+    if (supervisor->state != PL_HOST_PREPARING || !supervisor->restarts || !plan || supervisor->stop.number != 0 ||
+        supervisor->outcome.failed || supervisor->outcome.own_words || exit_report->not_started ||
+        !pl_process_kind_in(exit_report->kind, RESTARTED)) {
+        return false;
+    }
+    /* the plan does not know the number before it has its program */
+    return supervisor->restarts->number <
+           (plan->argv.count > 0 ? plan->restarts : supervisor->job->settings.max_restarts);
 }
 
 bool pl_restart_is_wanted(const struct pl_supervisor *supervisor)
@@ -135,10 +159,12 @@ static bool is_programs_fault(const struct pl_supervisor *supervisor, const char
 {
     const struct pl_restarts *restarts = supervisor->restarts;
     struct pl_changes now;
+    uint64_t after;
 
     look_at_checkpoints(supervisor, &now);
     return restarts->number > 0 && strcmp(cause, restarts->cause) == 0 &&
-           !pl_changes_since(&restarts->checkpoints_before, &now) && kept_step(restarts) <= restarts->kept_before;
+           !pl_changes_since(&restarts->checkpoints_before, &now) &&
+           kept_step(restarts, &after) <= restarts->kept_before;
 }
 
 /* Print the first line of a failure's text, as much of it as is kept. */
@@ -182,7 +208,9 @@ static void go_on(struct pl_supervisor *supervisor, const char *cause)
 {
     struct pl_restarts *restarts = supervisor->restarts;
     PL_AUTO_TEXT struct pl_text causes = PL_TEXT_NONE;
-    char kept[64] = "";
+    uint64_t after;
+    const uint64_t step = kept_step(restarts, &after);
+    char kept[64] = "", repeated[48] = "";
     size_t bytes;
 
     restarts->again = true;
@@ -197,10 +225,14 @@ static void go_on(struct pl_supervisor *supervisor, const char *cause)
         bytes--;
     }
     snprintf(restarts->earlier, sizeof(restarts->earlier), "%.*s", (int)bytes, pl_text_string(&causes));
-    if (kept_step(restarts) > 0) {
-        snprintf(kept, sizeof(kept), "; step %" PRIu64 " is kept in memory", kept_step(restarts));
+    if (step > 0) {
+        snprintf(kept, sizeof(kept), "; step %" PRIu64 " is kept in memory", step);
     }
-    pl_log(PL_LOG_WARNING, "restart %d of %d: %s%s", restarts->number, supervisor->plan->restarts, cause, kept);
+    if (after > 0) {
+        snprintf(repeated, sizeof(repeated), ", %" PRIu64 " step%s repeated", after, after == 1 ? " is" : "s are");
+    }
+    pl_log(PL_LOG_WARNING, "restart %d of %d: %s%s%s", restarts->number, supervisor->plan->restarts, cause, kept,
+           repeated);
 }
 
 static void write_restart(const struct pl_supervisor *supervisor)
@@ -295,20 +327,27 @@ void pl_restart_note_begun(struct pl_supervisor *supervisor)
     write_line(supervisor, &writer, false);
 }
 
-/* Keep the contents of files that `paceline split` writes, before they are removed with the run directory. */
+/* Keep the contents of the files `opened-NAME`, before they are removed with the run directory. */
 static void keep_opened(const struct pl_supervisor *supervisor)
 {
     struct pl_text *opened = &supervisor->restarts->opened;
+    DIR *directory = supervisor->rundir.path[0] != '\0' ? opendir(supervisor->rundir.path) : NULL;
+    const struct dirent *entry;
 
     pl_text_done(opened);
-    for (const struct pl_sidecar *side = supervisor->plan->side; side; side = side->next) {
+    while (directory && (entry = readdir(directory))) {
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
         PL_AUTO_FREE char *number = NULL;
 
-        pl_text_printf(&path, "%s/" PL_RUNDIR_OPENED, supervisor->rundir.path, side->name);
-        if (side->is_split && pl_file_read(pl_text_string(&path), OPENED_BYTES, &number, NULL, NULL) == PL_OK) {
-            pl_text_printf(opened, "%.*s %s\n", (int)strspn(number, "0123456789"), number, side->name);
+        pl_text_printf(&path, "%s/%s", supervisor->rundir.path, entry->d_name);
+        if (pl_text_begins_with(entry->d_name, PL_RUNDIR_OPENED_BEGIN) &&
+            pl_file_read(pl_text_string(&path), OPENED_BYTES, &number, NULL, NULL) == PL_OK) {
+            pl_text_printf(opened, "%.*s %s\n", (int)strspn(number, "0123456789"), number,
+                           entry->d_name + strlen(PL_RUNDIR_OPENED_BEGIN));
         }
+    }
+    if (directory) {
+        closedir(directory);
     }
 }
 

@@ -35,6 +35,7 @@ enum {
 };
 
 struct pl_connection;
+struct pl_exit_report;
 struct pl_launch_plan;
 struct pl_supervisor;
 
@@ -53,7 +54,7 @@ struct pl_restarts {
     char earlier[PL_RESTART_EARLIER_BYTES]; /* the latest causes, one line each, the newest first */
     char lost[PL_RESTART_CAUSE_BYTES];      /* why the next attempt can only report a failure; mostly "" */
     struct pl_connection *sync;             /* upload of intermediate output, which goes on; NULL: none */
-    struct pl_text opened; /* for each divided channel the line "COUNT NAME": so many of its FIFOs were opened */
+    struct pl_text opened; /* for each channel in Pipe Mode the line "COUNT NAME": so many of its FIFOs are used up */
 };
 
 /**
@@ -74,6 +75,12 @@ int pl_restart_number(const struct pl_supervisor *supervisor);
 
 /** Whether the job failed by something that may be gone in the next attempt. */
 bool pl_restart_is_possible(const struct pl_supervisor *supervisor);
+
+/**
+ * Whether a program of another host has failed while this host still prepares the attempt. The failure is known then,
+ * but counts only once this host is prepared: the next attempt does not prepare it again.
+ */
+bool pl_restart_must_wait(const struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
 /** Whether the job would be started again, as far as this host knows. */
 bool pl_restart_is_wanted(const struct pl_supervisor *supervisor);
@@ -97,10 +104,13 @@ void pl_restart_note_lost(struct pl_supervisor *supervisor);
 /** Call when a program or rank of this host has begun: the master logs how long the job has not trained. */
 void pl_restart_note_begun(struct pl_supervisor *supervisor);
 
-/** Keeps for the next attempt the upload of intermediate output, and how many FIFOs of divided channels were opened. */
+/** Keeps for the next attempt the upload of intermediate output, and how many FIFOs of each channel are used up. */
 void pl_restart_leave(struct pl_supervisor *supervisor);
 
-/** Writes into the run directory how many FIFOs of divided channels earlier attempts have opened. They are used up. */
+/**
+ * Writes into the run directory how many FIFOs of each channel earlier attempts have used up, for `paceline split` and
+ * for programs that read a channel by its name (s3io/dataset/channel.c).
+ */
 enum pl_status pl_restart_give_opened(const struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

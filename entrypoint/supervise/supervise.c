@@ -24,26 +24,25 @@
 
 /* How long a host whose preparation failed waits for the others to connect, to notify them. */
 #define NOTIFY_FAILURE_NS (60 * PL_NS_PER_S)
-/* A host that is stopped while hosts still wait for each other uses 1/12 of the stop budget to notify the others: most
- * of them know of the stop already, and the platform may not wait long. */
+/* The part of a stop's time for notifying hosts that are not linked yet: most of them know of the stop already. */
 #define NOTIFY_STOP_DIVISOR 12
 
 void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
                        struct pl_failure *failure, const struct pl_loop_calls *calls)
 {
-    *supervisor =
-        (struct pl_supervisor){.job = job,
-                               .signals = signals,
-                               .failure = failure,
-                               .rundir = PL_RUNDIR_NONE,
-                               .loop.calls = calls,
-                               .outcome.exit_report = PL_EXIT_REPORT_NONE,
-                               .main = {.exit_report = PL_EXIT_REPORT_NONE, .left_early = PL_EXIT_REPORT_NONE}};
+    *supervisor = (struct pl_supervisor){
+        .job = job,
+        .signals = signals,
+        .failure = failure,
+        .rundir = PL_RUNDIR_NONE,
+        .loop.calls = calls,
+        .stop = {.budget_ns = job->settings.stop_ns, .join_ns = job->settings.stop_ns / NOTIFY_STOP_DIVISOR},
+        .outcome.exit_report = PL_EXIT_REPORT_NONE,
+        .main = {.exit_report = PL_EXIT_REPORT_NONE, .left_early = PL_EXIT_REPORT_NONE}};
     for (size_t i = 0; i < PL_TIMERS; i++) {
         supervisor->loop.timers_ns[i] = PL_DEADLINE_NEVER;
     }
     supervisor->peer_wait_ns = job->settings.peer_wait_ns;
-    supervisor->stop.budget_ns = job->settings.stop_ns;
     supervisor->seen.begun_ns = pl_clock_now_ns();
     pl_changes_look(job->paths.model, &supervisor->seen.model_before);
     supervisor->main.early_end_ns = EARLY_END_NS;
@@ -267,7 +266,7 @@ int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64
 int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor)
 {
     if (supervisor->stop.number != 0) {
-        return supervisor->stop.ns + supervisor->stop.budget_ns / NOTIFY_STOP_DIVISOR;
+        return supervisor->stop.ns + supervisor->stop.join_ns;
     }
     return supervisor->sessions.begun_ns + (supervisor->outcome.failed ? NOTIFY_FAILURE_NS : supervisor->peer_wait_ns);
 }

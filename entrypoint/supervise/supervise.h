@@ -195,6 +195,7 @@ struct pl_host_stop {
     int number;        /* 0, or the signal that stops the job */
     int64_t ns;        /* the time of that signal */
     int64_t budget_ns; /* time from the signal to the end of this process */
+    int64_t join_ns;   /* how long after the signal hosts that are not linked are awaited, to notify them */
     enum pl_stop_state state;
     int64_t released_ns;
     struct pl_holding holding;

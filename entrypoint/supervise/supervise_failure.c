@@ -53,7 +53,10 @@ static enum severity severity_of(const struct pl_exit_report *exit_report)
 
 void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
-    if (supervisor->outcome.failed) {
+    const bool waits = pl_restart_must_wait(supervisor, exit_report);
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (supervisor->outcome.failed || (waits && supervisor->outcome.exit_report_known)) {
         bool late = pl_clock_now_ns() - supervisor->outcome.failed_ns > ROOT_CAUSE_WINDOW_NS;
 
         if (!supervisor->outcome.exit_report_known || late ||
@@ -62,9 +65,13 @@ void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_ex
         }
     } else {
         supervisor->outcome.failed_ns = pl_clock_now_ns();
+        if (waits) {
+            pl_exit_report_sentence(exit_report, &text);
+            pl_log(PL_LOG_WARNING, "%s; the job is started again when this host is prepared", pl_text_string(&text));
+        }
     }
     wake_timers(supervisor);
-    supervisor->outcome.failed = true;
+    supervisor->outcome.failed = !waits;
     supervisor->outcome.exit_report_known = true;
     supervisor->outcome.exit_report = *exit_report;
     supervisor->outcome.exit_code = failure_code(supervisor);
@@ -82,6 +89,7 @@ void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...
     }
     wake_timers(supervisor);
     supervisor->outcome.failed = true;
+    supervisor->outcome.exit_report_known = false;
     supervisor->outcome.failed_ns = pl_clock_now_ns();
     supervisor->outcome.exit_code = failure_code(supervisor);
     va_start(args, format);

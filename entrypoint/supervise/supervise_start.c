@@ -166,7 +166,7 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
     supervisor->environment = NULL;
     PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE && plan->link == PL_LAUNCH_PLAN_LINK_NONE &&
-        supervisor->seen.watch.hang_ns == 0) {
+        supervisor->seen.watch.hang_ns == 0 && plan->restarts == 0) {
         return PL_OK;
     }
     status = open_rundir(supervisor, plan, reterr);

@@ -11,6 +11,8 @@
             ...
             checkpoints.save(step, model.state_dict(), {"optimizer": optimizer.state_dict()})
 
+In a job that may be started again (paceline_max_restarts) keep() copies the same to memory that outlives the process, at most 1 % of the time.
+
 A checkpoint is checkpoint-STEP.safetensors and, written after it, checkpoint-STEP.json with the state and the checksum of both: the files of runtime/checkpoint.h,
 by the same writer. Only one thread may use a Checkpoints.
 """
@@ -21,10 +23,12 @@ import json
 import logging
 import operator
 import os
+import struct
 import sys
 import threading
+import time
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy
 
@@ -69,12 +73,19 @@ def _description(name, value):
     return [name, kind, dtype, list(value.shape)]
 
 
-def _empty(kind, dtype, shape):
+def _bytes(value):
+    return value.nbytes if _kind(value) == "numpy" else value.numel() * value.element_size()
+
+
+def _empty(kind, dtype, shape, at=None, size=0):
+    """An array or tensor in memory of its own, or in the `size` bytes at the address `at`."""
+    memory = (ctypes.c_char * size).from_address(at) if size else None
     if kind == "numpy":
-        return numpy.empty(shape, dtype)
+        return numpy.ndarray(shape, dtype, memory)
     import torch
     with torch.inference_mode(False):  # its tensors could not be used again outside it
-        return torch.empty(shape, dtype=getattr(torch, dtype), device="cpu")
+        dtype = getattr(torch, dtype)
+        return torch.frombuffer(memory, dtype=dtype).reshape(shape) if size else torch.empty(shape, dtype=dtype, device="cpu")
 
 
 def _struct_of(description, memory):
@@ -117,6 +128,64 @@ def _unflattened(value, tensors):
     return {key: _unflattened(item, tensors) for key, item in value.items()}
 
 
+_HEAD, _FORM = struct.Struct("<24sQ"), b"paceline.checkpoint 1".ljust(24, b"\0")  # a kept copy: this and the length of the JSON text, the text, the tensors
+
+
+def _offsets(text_bytes, sizes):
+    """Where the tensors of a kept copy begin, and its end."""
+    offsets = [_HEAD.size + text_bytes]
+    for size in sizes:
+        offsets[-1] += -offsets[-1] % 64
+        offsets.append(offsets[-1] + size)
+    return offsets
+
+
+class _Kept:
+    """The job's memory that outlives its ranks (runtime/kept.h), and when a copy is due there, as runtime/checkpoint/keeper.c has it."""
+
+    def __init__(self):
+        self.memory, self.every = ctypes.c_void_p(), int(os.environ.get("PACELINE_KEEP_STEPS") or 0)
+        self.step, self.begun, self.spent = None, 0.0, 0.0  # of the last copy
+        _call_anywhere("opening the kept memory", _library.pl_kept_open, ctypes.byref(self.memory))
+        self.close = weakref.finalize(self, _library.pl_kept_close, self.memory)
+
+    def is_due(self, step, is_writing):
+        _library.pl_kept_note(self.memory, ctypes.c_uint64(step))
+        if self.step is None or self.every:
+            return self.step is None or step < self.step or step - self.step >= self.every
+        return step != self.step and not is_writing and time.monotonic() - self.begun >= 100 * self.spent
+
+    def begin(self, step, text, sizes):
+        """Begins a copy with the text, and returns the addresses of its tensors."""
+        offsets, place, self.begun = _offsets(len(text), sizes), ctypes.c_void_p(), time.monotonic()
+        _call_anywhere(f"keeping step {step}", _library.pl_kept_begin, self.memory, ctypes.c_size_t(offsets[-1]), ctypes.byref(place))
+        head = _HEAD.pack(_FORM, len(text)) + text
+        ctypes.memmove(place.value, head, len(head))
+        self.step = step
+        return [place.value + offset for offset in offsets]
+
+    def end(self):
+        _library.pl_kept_end(self.memory, ctypes.c_uint64(self.step))
+        self.spent = time.monotonic() - self.begun
+
+    def read(self):
+        """The newest copy as its step, its text as an object ({}: no copy of this module) and the address of what follows the text; None without a copy."""
+        step, at, size = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t()
+        _library.pl_kept_read(self.memory, ctypes.byref(step), ctypes.byref(at), ctypes.byref(size))
+        if not at.value:
+            return None
+        form, length = _HEAD.unpack(ctypes.string_at(at.value, _HEAD.size)) if size.value >= _HEAD.size else (b"", 0)
+        text = ctypes.string_at(at.value + _HEAD.size, length) if form == _FORM else b"{}"
+        return step.value, json.loads(text), at.value, len(text)
+
+
+def _restored(record, memory):
+    """The tensors by name, and the state."""
+    tensors = dict(zip((description[0] for description in record["tensors"]), memory))
+    rest = _unflattened(record["state"], tensors)  # takes the state's tensors out
+    return tensors, rest
+
+
 def _tell(failure):
     if failure:
         print(f"paceline.checkpoint: {failure[0]}", file=sys.stderr, flush=True)
@@ -135,6 +204,8 @@ class Checkpoints:
         self.directory = os.fspath(os.environ.get("PACELINE_CHECKPOINT_DIR", "/opt/ml/checkpoints") if directory is None else directory)
         self._keep, self._place, self._thread = keep, None, None
         self._copies: Dict[Tuple[Any, ...], Any] = {}  # of the last save, which the next one uses again
+        self._kept: Any = None  # a _Kept; False: the job has none; None: not looked for
+        self._keeps = self._is_broadcast = False
         self._failure: List[BaseException] = []  # of the last write
         weakref.finalize(self, _tell, self._failure)
 
@@ -151,6 +222,25 @@ class Checkpoints:
         """Take a copy of the tensors and write it in the background; waits while the checkpoint before is being written. `tensors` is for instance a model's
         state_dict(). `state` is what else the program needs: numbers, text, None, lists, tuples, dicts, and in them arrays and tensors, as in an
         optimizer's state_dict(). TypeError names what cannot be kept."""
+        self._copy(step, tensors, state, True)
+
+    def keep(self, step: int, tensors: Dict[str, Any], state: Any = None) -> None:
+        """Take a copy as save() does, but in memory that outlives this process, if the job may be started again (paceline_max_restarts) and a copy is due. Call it
+        once a step, after save(), whose copy then lies in the same memory. Copies cost at most 1 % of the time; the setting keep_steps says a number of steps
+        instead. Only rank 0 has them, so with several ranks all must have called load(broadcast)."""
+        if self.keep_is_due(step):
+            self._keeps = True
+            self._copy(step, tensors, state, False)
+
+    def keep_is_due(self, step: int) -> bool:
+        """Whether keep() would copy after this step: what is costly to make need be made only then."""
+        rank = self._begin()
+        if self._place[1] > 1 and not self._is_broadcast:
+            raise ValueError("keep() with several ranks needs load(broadcast) before, because only rank 0 has what is kept")
+        kept = self._find_kept() if rank == 0 else None
+        return bool(kept) and kept.is_due(step, self._thread is not None and self._thread.is_alive())
+
+    def _copy(self, step, tensors, state, to_files):
         step = operator.index(step)
         if not 0 <= step < 2**63:
             raise ValueError(f"step {step}: expected a number from 0 to 2**63 - 1")
@@ -160,23 +250,32 @@ class Checkpoints:
         record = {"state": _flattened(state, "state", everything)}
         record["tensors"] = descriptions = [_description(name, value) for name, value in everything.items()]
         self.flush()
+        copies = self._kept_copies(step, record, everything.values())
+        if copies is None and not to_files:
+            return
         before, self._copies = self._copies, {}
-        for description, value in zip(descriptions, everything.values()):
+        for i, (description, value) in enumerate(zip(descriptions, everything.values())):
             _, kind, dtype, shape = description
             key = (*description[:3], *shape)
-            memory = before.pop(key, None)
+            memory = before.pop(key, None) if copies is None else copies[i]
             memory = self._copies[key] = _empty(kind, dtype, shape) if memory is None else memory
             if kind == "torch":
                 memory.copy_(value.detach())
             else:
                 numpy.copyto(memory, value)
         structs = (_Tensor * len(descriptions))(*map(_struct_of, descriptions, self._copies.values()))
+        if copies is not None:
+            self._copies = {}  # the next one lies elsewhere
         _c()
-        self._thread = threading.Thread(target=self._write, args=(step, structs, record), name="paceline-checkpoint")
+        self._thread = threading.Thread(target=self._write, args=(step, structs, record, copies is not None, to_files), name="paceline-checkpoint")
         self._thread.start()
 
-    def _write(self, step, structs, record):
+    def _write(self, step, structs, record, to_memory, to_files):
         try:
+            if to_memory:
+                self._kept.end()
+            if not to_files:
+                return
             checksum = _library.pl_checkpoint_checksum(structs, ctypes.c_size_t(len(structs)))
             state = {"step": step, "world_size": self._place[1], "data_crc32c": checksum, "python": record}
             _call_anywhere(f"writing the checkpoint of step {step}", _library.pl_checkpoint_write, os.fsencode(self.directory), ctypes.c_uint64(step), self._keep,
@@ -184,16 +283,85 @@ class Checkpoints:
         except BaseException as error:  # it belongs to the program's thread
             self._failure.append(error)
 
-    def load(self) -> Optional[Tuple[int, Dict[str, Any], Any]]:
+    def _find_kept(self):
+        """The job's kept memory; None without one. The error INVALID says that another part of the program has it open."""
+        if self._kept is None and os.environ.get("PACELINE_KEPT"):
+            try:
+                self._kept = _Kept()
+            except PacelineError as error:
+                if error.status != "SYSTEM":
+                    raise
+                self._leave_kept(error)
+        return self._kept or None
+
+    def _leave_kept(self, error):
+        _log.warning("no state is kept in memory, a job that is started again goes on from files: %s", error)
+        if self._kept:
+            self._kept.close()
+        self._kept = self._keeps = False
+
+    def _kept_copies(self, step, record, values):
+        """Memory for the copies of `values` that outlives this process; None if nothing is kept there."""
+        if not self._keeps:
+            return None
+        text, sizes = json.dumps({"directory": self.directory, **record}, separators=(",", ":")).encode(), list(map(_bytes, values))
+        try:
+            places = self._kept.begin(step, text, sizes)
+        except PacelineError as error:
+            return self._leave_kept(error)
+        return [_empty(*description[1:], *place) for description, *place in zip(record["tensors"], places, sizes)]
+
+    def _load_kept(self):
+        """The newest kept copy as load() gives it; None without one that is of these checkpoints."""
+        try:
+            kept = self._find_kept()
+        except PacelineError:  # another part of the program keeps
+            return None
+        found = kept.read() if kept else None
+        if not found:
+            return None
+        step, record, at, length = found
+        kept.step = None  # the next copy is due at once
+        if record.get("directory") != self.directory:
+            _log.warning("the kept copy of step %d is passed over: it is of %s", step,
+                         f"another model, with checkpoints in '{record['directory']}'" if record else "another part of the program")
+            return None
+        memory = [_empty(*description[1:]) for description in record["tensors"]]
+        structs = list(map(_struct_of, record["tensors"], memory))
+        for tensor, offset in zip(structs, _offsets(length, [tensor.bytes for tensor in structs])):
+            ctypes.memmove(tensor.data, at + offset, tensor.bytes)
+        return (step, *_restored(record, memory))
+
+    def load(self, broadcast: Optional[Callable[[Any], Any]] = None) -> Optional[Tuple[int, Dict[str, Any], Any]]:
         """The newest whole checkpoint as (step, tensors, state), tensors in host memory; None without one. What is cut or corrupt is passed over with a warning.
-        An error of reading is an error."""
-        self._begin()
+        An error of reading is an error. `broadcast` is a function that gives each rank what rank 0 calls it with, such as paceline.broadcast_object or
+        horovod's: all ranks call load() then, and get what rank 0 has loaded, from its files or from what keep() has kept."""
+        rank = self._begin()
+        if not broadcast:
+            return self._load_newest(self._place[1] == 1)
+        self._is_broadcast = True
+        found = words = None
+        if rank == 0:
+            try:
+                found = self._load_newest(True)
+            except Exception as error:
+                broadcast((None, str(error)))
+                raise
+        found, words = broadcast((found, words))
+        if words:
+            raise PacelineError("PEER", f"rank 0: {words}")
+        return found
+
+    def _load_newest(self, from_memory):
         self.flush()
+        kept = self._load_kept() if from_memory else None
         steps, count, other = ctypes.POINTER(ctypes.c_uint64)(), ctypes.c_size_t(), None
         _call_anywhere("looking for checkpoints", _c().pl_checkpoint_steps, os.fsencode(self.directory), False, ctypes.byref(steps), ctypes.byref(count))
         numbers = steps[:count.value]
         _library.pl_memory_free_at(ctypes.byref(steps))
         for step in numbers:
+            if kept and step <= kept[0]:
+                break
             try:
                 return (step, *self._load(step))
             except PacelineError as error:
@@ -201,9 +369,9 @@ class Checkpoints:
                     raise  # an older one would throw away what was trained since
                 other = other or (error if error.status == "MISMATCH" else None)
                 _log.warning("the checkpoint of step %d is passed over: %s", step, error)
-        if other:
+        if other and not kept:
             raise other
-        return None
+        return kept
 
     def _load(self, step):
         what, text, file = f"loading the checkpoint of step {step}", ctypes.c_char_p(), ctypes.c_void_p()
@@ -230,9 +398,7 @@ class Checkpoints:
                 raise PacelineError("CORRUPT", f"'{path}' has changed since it was written")
         finally:
             _library.pl_safetensors_close(file)
-        tensors = dict(zip((description[0] for description in descriptions), memory))
-        rest = _unflattened(state["python"]["state"], tensors)  # takes the state's tensors out
-        return tensors, rest
+        return _restored(state["python"], memory)
 
     def flush(self) -> None:
         """Wait until the last checkpoint is on disk."""
@@ -243,11 +409,14 @@ class Checkpoints:
             raise self._failure.pop()
 
     def close(self) -> None:
-        """flush(), and give the memory of the copy back."""
+        """flush(), and give the memory of the copy back. What is kept stays."""
         try:
             self.flush()
         finally:
             self._copies = {}
+            if self._kept:
+                self._kept.close()
+            self._kept, self._keeps = None, False
 
     def _begin(self):
         """This process's rank. The first call makes the directory, and rank 0 removes what a killed run left half written."""

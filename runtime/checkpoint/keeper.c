@@ -44,6 +44,7 @@ bool pl_keeper_is_due(const struct pl_keeper *keeper, uint64_t step)
     if (!keeper->kept) {
         return false;
     }
+    pl_kept_note(keeper->kept, step);
     if (!keeper->place) {
         return true;
     }

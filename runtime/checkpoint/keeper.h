@@ -36,7 +36,7 @@ struct pl_keeper {
  */
 enum pl_status pl_keeper_open(struct pl_keeper *keeper, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Whether a copy is due after step `step`. */
+/** Whether a copy is due after step `step`, which the program has finished. */
 bool pl_keeper_is_due(const struct pl_keeper *keeper, uint64_t step);
 
 /**

@@ -37,6 +37,8 @@ struct fifo_source {
     struct stat report_info;
     enum pl_status told; /* error that the report with `report_info` tells */
     char told_text[PL_ERROR_CAUSE_BYTES];
+    char *count_path; /* the file that gets `number` before the first byte is read, or NULL */
+    uint64_t number;
 };
 
 static enum pl_status cancelled(const struct fifo_source *fifo, struct pl_error *reterr)
@@ -232,6 +234,17 @@ static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_n
     }
 }
 
+static enum pl_status write_number(const struct fifo_source *fifo, struct pl_error *reterr)
+{
+    char number[24];
+
+    if (!fifo->count_path) {
+        return PL_OK;
+    }
+    snprintf(number, sizeof(number), "%llu\n", (unsigned long long)fifo->number);
+    return pl_file_write_atomic(fifo->count_path, number, strlen(number), 0600, reterr);
+}
+
 static enum pl_status fifo_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
                                 size_t *ret_bytes, struct pl_error *reterr)
 {
@@ -247,6 +260,7 @@ static enum pl_status fifo_read(struct pl_source *source, void *data, size_t byt
          * or has closed the FIFO again. */
         if (!fifo->writer_seen) {
             PL_TRY(wait_readable(fifo, deadline_ns, reterr));
+            PL_TRY(write_number(fifo, reterr));
             fifo->writer_seen = true;
         }
         got = read(fifo->fd, data, bytes);
@@ -279,6 +293,7 @@ static void fifo_close(struct pl_source *source)
     pl_file_close_at(&fifo->fd);
     pl_file_close_at(&fifo->cancel_fd);
     free(fifo->report);
+    free(fifo->count_path);
     free(fifo);
 }
 
@@ -291,6 +306,16 @@ enum pl_status pl_source_follow_report(struct pl_source *source, const char *pat
 {
     ((struct fifo_source *)source)->report = pl_memory_string(path, reterr);
     return ((struct fifo_source *)source)->report ? PL_OK : PL_MEMORY;
+}
+
+enum pl_status pl_source_count_fifo(struct pl_source *source, const char *path, uint64_t number,
+                                    struct pl_error *reterr)
+{
+    struct fifo_source *fifo = (struct fifo_source *)source;
+
+    fifo->number = number;
+    fifo->count_path = pl_memory_string(path, reterr);
+    return fifo->count_path ? PL_OK : PL_MEMORY;
 }
 
 static const struct pl_source_ops fifo_ops = {.read = fifo_read, .cancel = fifo_cancel, .close = fifo_close};

@@ -3,6 +3,7 @@
 #include "s3io/channel.h"
 
 #include "base/environment.h"
+#include "base/file.h"
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -10,6 +11,7 @@
 #include "s3io/store_private.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +46,7 @@ static enum pl_status read_info(struct pl_json_value channel, const char *name, 
     if (pl_json_exists(channel)) {
         PL_TRY(pl_json_expect(channel, PL_JSON_OBJECT, reterr));
     }
+    info->is_shuffled = pl_json_exists(pl_json_member(channel, "ShuffleConfig"));
     PL_TRY(text_member(channel, "TrainingInputMode", &mode, reterr));
     PL_TRY(text_member(channel, "InputMode", &mode, reterr));
     PL_TRY(text_member(channel, "S3DistributionType", &distribution, reterr));
@@ -99,6 +102,25 @@ enum pl_status pl_channel_setup_directory(const char *name, const char *path, st
     return PL_OK;
 }
 
+/* Finds out which FIFO is next in a job that may be started again. Process 1 of the host keeps the file `opened-NAME`
+ * of its run directory from one attempt to the next (entrypoint/supervise/restart.h). */
+static enum pl_status find_begun(const struct pl_environment *environment, struct pl_channel_setup *setup,
+                                 struct pl_error *reterr)
+{
+    const char *restart = pl_environment_get_or(environment, "PACELINE_RESTART", NULL);
+    const char *directory = pl_environment_get_or(environment, "PACELINE_RUN_DIR", NULL);
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    if (setup->info.mode != PL_CHANNEL_PIPE || !restart || !directory) {
+        return PL_OK;
+    }
+    pl_text_printf(&path, "%s/opened-%s", directory, setup->name);
+    PL_TRY(pl_text_take(&path, &setup->begun_path, reterr));
+    setup->info.begun_path = setup->begun_path;
+    setup->info.goes_on = strcmp(restart, "0") != 0;
+    return PL_OK;
+}
+
 enum pl_status pl_channel_setup_find_in(const struct pl_environment *environment, const char *name,
                                         struct pl_channel_setup *ret_setup, struct pl_error *reterr)
 {
@@ -125,6 +147,7 @@ enum pl_status pl_channel_setup_find_in(const struct pl_environment *environment
     status = read_info(pl_json_member(pl_json_root(config), name), name, &setup.info, reterr);
     setup.info.is_dealt =
         setup.info.mode == PL_CHANNEL_PIPE && is_in(pl_environment_get_or(environment, "PACELINE_FIFOS", ""), name);
+    status = status == PL_OK ? find_begun(environment, &setup, reterr) : status;
     if (status != PL_OK) {
         pl_channel_setup_done(&setup);
         return status;
@@ -137,6 +160,7 @@ void pl_channel_setup_done(struct pl_channel_setup *setup)
 {
     free(setup->name);
     free(setup->path);
+    free(setup->begun_path);
     *setup = (struct pl_channel_setup){0};
 }
 
@@ -163,18 +187,38 @@ enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl
     return pl_store_open_directory(channel->path, false, ret_store, reterr);
 }
 
+/* Reads how many FIFOs were begun; 0 if there is no file. */
+static enum pl_status read_begun(const char *path, uint64_t *ret_number, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *text = NULL;
+    const enum pl_status status = pl_file_read(path, 32, &text, NULL, reterr);
+
+    *ret_number = text ? strtoull(text, NULL, 10) : 0;
+    return status == PL_NOT_FOUND ? PL_OK : status;
+}
+
 enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source,
                                      struct pl_error *reterr)
 {
     PL_AUTO_SOURCE struct pl_source *source = NULL;
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, begun = PL_TEXT_NONE;
     const char *slash = strrchr(channel->path, '/');
+    uint64_t number = epoch;
 
     if (channel->mode != PL_CHANNEL_PIPE) {
         return pl_error_set(reterr, PL_INVALID, "channel '%s' is not in Pipe Mode", channel->name);
     }
-    PL_TRY(pl_text_set(&path, reterr, "%s_%llu", channel->path, (unsigned long long)epoch));
+    if (channel->begun_path && channel->is_dealt) { /* the rank's FIFOs begin with number 0 in each attempt */
+        PL_TRY(pl_text_set(&begun, reterr, "%s.opened", channel->path));
+    } else if (channel->begun_path) {
+        PL_TRY(pl_text_set(&begun, reterr, "%s", channel->begun_path));
+    }
+    PL_TRY(channel->goes_on ? read_begun(begun.data, &number, reterr) : PL_OK);
+    PL_TRY(pl_text_set(&path, reterr, "%s_%" PRIu64, channel->path, number));
     PL_TRY(pl_source_open_fifo(pl_text_string(&path), &source, reterr));
+    if (channel->begun_path) {
+        PL_TRY(pl_source_count_fifo(source, begun.data, number + 1, reterr));
+    }
     if (channel->stop_fd > 0) {
         pl_source_stop_fifo(source, channel->stop_fd);
     }

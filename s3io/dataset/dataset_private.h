@@ -22,6 +22,7 @@ struct pl_stream {
     struct pl_channel channel; /* its strings belong to the stream; the mode is FILE if there is a `store` */
     char *name;
     char *path;
+    char *begun_path;
 
     struct pl_store *store;
     struct pl_object_list list;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json/json.h"
 #include "base/json/json_write.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/text.h"
@@ -510,6 +511,13 @@ static enum pl_status read_text(struct pl_stream *stream, const struct pl_datase
     *ret_from = oldest_of(trail);
     PL_TRY(fit_ranks(stream, dataset, root, &trail->position, reterr));
     if (!stream->store) {
+        if (stream->channel.is_shuffled) {
+            pl_log(
+                PL_LOG_WARNING,
+                "channel '%s' has a ShuffleConfig, with which each FIFO has another order: the rest of epoch %" PRIu64
+                " has other samples than without the stop",
+                stream->name, trail->position.epoch);
+        }
         return PL_OK;
     }
     PL_TRY(pl_stream_list(stream, deadline_ns, reterr));

@@ -354,6 +354,7 @@ void pl_stream_close(struct pl_stream *stream)
     pthread_mutex_destroy(&stream->mutex);
     free(stream->name);
     free(stream->path);
+    free(stream->begun_path);
     free(stream);
 }
 
@@ -382,7 +383,9 @@ static enum pl_status make(const struct pl_channel *channel, const struct pl_str
     stream->path = pl_memory_string(channel->path, reterr);
     stream->channel.name = stream->name;
     stream->channel.path = stream->path;
-    if (!stream->name || !stream->path) {
+    stream->begun_path = channel->begun_path ? pl_memory_string(channel->begun_path, reterr) : NULL;
+    stream->channel.begun_path = stream->begun_path;
+    if (!stream->name || !stream->path || (channel->begun_path && !stream->begun_path)) {
         pl_stream_close(stream);
         return PL_MEMORY;
     }

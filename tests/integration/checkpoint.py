@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """paceline.checkpoint: what is loaded is what was saved, also after SIGKILL of the writer; what is cut or corrupt is passed over, with a warning that names it; torch's
-Adam goes on bit for bit. Needs numpy; without torch its part is left out with a message.
+Adam goes on bit for bit; keep() in a job that is started again. Needs numpy; without torch its part is left out with a message.
 
 Each case is a function, which runs in a Python of its own: checkpoint.py CASE.
 """
@@ -240,6 +240,105 @@ def killed():
     print(f"{KILLS} kills, {newest} steps")
 
 
+def outlive():
+    """This process has memory that outlives another, as process 1 of a job has."""
+    memory_fd = os.memfd_create("kept", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.environ.update(PACELINE_KEPT=f"/proc/{os.getpid()}/fd/{memory_fd}", PACELINE_KEEP_STEPS="2")
+    return memory_fd
+
+
+def kept():
+    """keep(): after SIGKILL the newest of files and kept copies is loaded; when a copy is due; what is of another part or directory, and memory that is short."""
+    import numpy
+    from paceline._library import _call, _library
+    from paceline.checkpoint import Checkpoints
+    warnings, x = Warnings(), numpy.arange(1000.0)
+
+    def state_of(step):
+        return {"x": x * step, "small": numpy.full(3, step, "int8"), "empty": numpy.empty((0, 2))}, {"step": step, "moment": x + step}
+
+    def expect(step, found):
+        assert found and found[0] == step, f"step {step}, not {found and found[0]}"
+        for name, wanted in (*state_of(step)[0].items(), ("moment", x + step)):
+            value = found[2][name] if name == "moment" else found[1][name]
+            assert value.dtype == wanted.dtype and (value == wanted).all() and value.flags.owndata, f"{name} of step {step} differs"
+        assert found[2]["step"] == step and len(found[1]) == 3
+
+    with Checkpoints(FOLDER / "none") as checkpoints:  # a job that is not started again
+        checkpoints.keep(1, *state_of(1))
+        assert not checkpoints.keep_is_due(2) and checkpoints.load() is None
+    memory_fd = outlive()
+    child = os.fork()
+    if child == 0:
+        checkpoints = Checkpoints(FOLDER / "a")
+        checkpoints.save(1, *state_of(1))
+        assert os.fstat(memory_fd).st_size == 0  # nothing is kept by a program that does not call keep()
+        for step in range(2, 8):
+            assert checkpoints.keep_is_due(step) == (step % 2 == 0)
+            checkpoints.keep(step, *state_of(step))
+        checkpoints.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    checkpoints = Checkpoints(FOLDER / "a")
+    expect(6, checkpoints.load())
+    expect_error(RuntimeError, ["one part of a job may keep state"], lambda: Checkpoints(FOLDER / "b").keep(1, {}))
+    assert Checkpoints(FOLDER / "b").load() is None and not warnings.take()
+    checkpoints.keep(8, *state_of(8))
+    checkpoints.save(9, *state_of(9))  # in the same memory, and a file
+    expect(9, checkpoints.load())
+    checkpoints.close()
+    for name in files(9):
+        (FOLDER / "a" / name).unlink()
+    expect(9, Checkpoints(FOLDER / "a").load())
+    with Checkpoints(FOLDER / "a") as checkpoints:
+        checkpoints.save(10, *state_of(10))
+    expect(10, Checkpoints(FOLDER / "a").load())
+
+    with Checkpoints(FOLDER / "b") as other:
+        assert other.load() is None and warnings.take() == [f"the kept copy of step 9 is passed over: it is of another model, with checkpoints in '{FOLDER}/a'"]
+    memory = ctypes.c_void_p()
+    _call(_library.pl_kept_open, ctypes.byref(memory))
+    _call(_library.pl_kept_write, memory, ctypes.c_uint64(11), b"of C", ctypes.c_size_t(4))
+    _library.pl_kept_close(memory)
+    with Checkpoints(FOLDER / "a") as checkpoints:
+        expect(10, checkpoints.load())
+        assert warnings.take() == ["the kept copy of step 11 is passed over: it is of another part of the program"]
+
+    del os.environ["PACELINE_KEEP_STEPS"]  # the time decides: a copy is due at some time, and not at once again
+    with Checkpoints(FOLDER / "a") as checkpoints:
+        step = 20
+        for _ in range(3):
+            while not checkpoints.keep_is_due(step):
+                step += 1
+            checkpoints.keep(step, *state_of(step))
+            assert not checkpoints.keep_is_due(step)
+        checkpoints.flush()
+        expect(step, checkpoints.load())
+
+    os.environ.update(RANK="0", WORLD_SIZE="2")
+    with Checkpoints(FOLDER / "a") as checkpoints:
+        expect(10, checkpoints.load())  # as the other ranks find it
+        expect_error(ValueError, ["load(broadcast)"], lambda: checkpoints.keep(step, {}))
+        sent = []
+        expect(step, checkpoints.load(lambda found: sent.append(found) or found))
+        checkpoints.keep(step + 1, *state_of(step + 1))
+        os.environ.update(RANK="1")
+        other = Checkpoints(FOLDER / "another host")
+        expect(step, other.load(lambda nothing: sent[0]))
+        assert not other.keep_is_due(step + 1)
+        expect_error(RuntimeError, ["rank 0: no space"], lambda: other.load(lambda nothing: (None, "no space")))
+    os.environ.update(RANK="0", WORLD_SIZE="1")
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    with Checkpoints(FOLDER / "a") as checkpoints:
+        checkpoints.keep(100, {"x": numpy.ones(1 << 20)})
+        text, = warnings.take()
+        assert "no state is kept in memory" in text and "too large" in text, text
+        assert not checkpoints.keep_is_due(101)
+        checkpoints.save(101, *state_of(101))
+        expect(101, checkpoints.load())
+
+
 def torch():
     """Types of torch, and Adam that goes on bit for bit from a checkpoint that is written while the program trains."""
     import torch
@@ -250,9 +349,14 @@ def torch():
     kinds.update(turned=torch.rand(3, 4).t(), scalar=torch.tensor(3), empty=torch.empty(0, 2), grown=torch.rand(2, requires_grad=True), part=torch.rand(8)[::2])
     checkpoints = Checkpoints(FOLDER)
     checkpoints.save(1, kinds)
-    _, tensors, _ = checkpoints.load()
-    for name, value in kinds.items():
-        assert tensors[name].dtype is value.dtype and tensors[name].shape == value.shape and torch.equal(tensors[name], value), name
+    outlive()
+    checkpoints.keep(0, kinds)
+    checkpoints.flush()
+    for tensors in checkpoints._load(1)[0], checkpoints._load_kept()[1]:
+        for name, value in kinds.items():
+            assert tensors[name].dtype is value.dtype and tensors[name].shape == value.shape and torch.equal(tensors[name], value), name
+    checkpoints.close()
+    del os.environ["PACELINE_KEPT"]
     with torch.inference_mode():
         checkpoints.save(2, {"x": torch.ones(3)})
     checkpoints.save(2, {"x": torch.zeros(3)})
@@ -294,7 +398,7 @@ def torch():
     assert outputs[2][0] == "step=30 goes on" and outputs[2][-1] == outputs[0][-1] and outputs[1] + outputs[2][1:] == outputs[0], outputs
 
 
-CASES = [numpy_arrays, keeping, corruption, failing, killed]
+CASES = [numpy_arrays, keeping, corruption, failing, killed, kept]
 
 
 def main():

@@ -633,6 +633,10 @@ ONCE = 'echo "$PACELINE_RESTART" >>/opt/ml/checkpoints/attempts; [ "$PACELINE_RE
 again('restarts', 'a program of its own fails', alone(ONCE), 'the program on host algo-1 exited with code 3$',
       check='[ "$(tr "\\n" " " <"$cluster/algo-1/ml/checkpoints/attempts")" = "0 1 " ] || case_failed "not two attempts"')
 again('restarts', "a worker's own program fails", {'algo-1': alone(UNTIL_RESTART), 'algo-2': alone(ONCE)}, 'the program on host algo-2 exited with code 3$')
+again('restarts', "a worker's own program fails while the master prepares", {'algo-1': alone(UNTIL_RESTART, files={
+    **bad_pip('echo "pip is at work"\nuntil [ -e /opt/ml/go ]; do sleep 0.05; done')}), 'algo-2': alone(ONCE)}, 'the program on host algo-2 exited with code 3$',
+      env=['PACELINE_PYTHON=/opt/ml/bin/python3'], when="await_log algo-1 'pip is at work' 60",
+      fault="await_log algo-1 'algo-2 exited with code 3; the job is started again when this host is prepared' 60\ngo algo-1")
 again('restarts_full', "the master's own program fails at once", {'algo-2': alone(UNTIL_RESTART), 'algo-1': alone(ONCE)}, 'the program on host algo-1 exited with code 3$')
 again('restarts_full', 'the job hangs', alone(UNTIL_RESTART), 'the job hangs, nothing has happened on any rank for 2 s.*$',
       env=['PACELINE_HANG_S=2', 'PACELINE_HANG_ACTION=end'])
@@ -686,14 +690,15 @@ AWAIT_WAITS = """await_log algo-1 'warning: restart 1 of' 60
 until [ -e "$cluster/algo-1/ml/waits" ] || [ -e "$cluster/algo-1.code" ]; do sleep 0.05; done\n"""
 for group, host in (('restarts', 'algo-2'), ('restarts_full', 'algo-1')):
     ended(group, f'SIGTERM to {host} while the hosts link again', {'algo-1': Host([PROBE, 'exit', '1', '7'], 2, files={'bin/ssh': WAITS.format('ssh')}), 'algo-2': ranks('exit 1 7')}, 143,
-          'the job was stopped by SIGTERM before its program started again$', 1, when=AWAIT_WAITS, fault=f"host_signal {host} TERM\nawait_log {host} 'SIGTERM: stopping' 60\ngo algo-1",
-          env=['"PATH=/opt/ml/bin:$PATH"', 'PACELINE_STOP_S=360'], check="expect_failure algo-1 '^Before restart 1: rank 1 on host algo-1 exited with code 7$'")
+          'the job was stopped by SIGTERM before its program started again$', 1, when=AWAIT_WAITS,
+          fault=f"host_signal {host} TERM\nawait_log {host} 'SIGTERM: stopping' 60\nsleep 4 # longer than hosts of a first attempt may take to link\ngo algo-1",
+          env=['"PATH=/opt/ml/bin:$PATH"', 'PACELINE_STOP_S=40'], check="expect_failure algo-1 '^Before restart 1: rank 1 on host algo-1 exited with code 7$'")
 ended('restarts_full', 'SIGTERM while mpirun starts again', Host([PROBE, 'exit', '1', '7'], 4, files={'bin/mpirun': WAITS.format('mpirun')}), 143, 'SIGTERM', 1,
       when=AWAIT_WAITS, fault='host_signal algo-1 TERM', env=['"PATH=/opt/ml/bin:$PATH"', 'PACELINE_STOP_S=12'])
 FAILS_ONCE = Host(['sh', '-c', f'[ "$PACELINE_RESTART" != 0 ] || exec {PROBE} exit 1 7; exec {PROBE} sleep 0 60'], 2)
 for number in range(12):
     ended('restarts_full', f'SIGTERM {number * 0.05:.2f} s after a failure', both(FAILS_ONCE), 143, 'SIGTERM', 1, when="await_log algo-1 'restart 1 of 3' 60",
-          fault=f'sleep {number * 0.05:.2f}; host_signal algo-{1 + number % 2} TERM', env=['PACELINE_STOP_S=360']) # hosts have a twelfth of it to link
+          fault=f'sleep {number * 0.05:.2f}; host_signal algo-{1 + number % 2} TERM', env=['PACELINE_STOP_S=60'])
 
 # Fifty restarts: what process 1 has, and what lies about, is as at the beginning; the second attempt is the first with an earlier one.
 FLAT = f"""mkdir -p /opt/ml/checkpoints

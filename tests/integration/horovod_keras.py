@@ -5,6 +5,7 @@
 Needs PyPI for TensorFlow (1.3 GB, once for a build folder) and Horovod's package; skips without.
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -46,7 +47,7 @@ import horovod.keras
 from horovod.tensorflow.keras.callbacks import MetricAverageCallback
 assert horovod.keras is not None and horovod.keras.DistributedOptimizer is hvd.DistributedOptimizer and hvd.__name__ == "paceline_horovod.keras"
 assert hvd_tf.callbacks.MetricAverageCallback is MetricAverageCallback is hvd.callbacks.MetricAverageCallback
-refused(AttributeError, "no 'elastic' for Keras 3", lambda: hvd.elastic)
+refused(AttributeError, "no 'spark' for Keras 3", lambda: hvd.spark)
 mean = (n - 1) / 2
 
 def stepped(grads_of_steps, optimizer=None, **keywords):
@@ -296,6 +297,56 @@ assert len(weights) == hvd.size() and (weights == weights[0]).all() and history.
 print("rank", hvd.rank(), "is right")
 '''
 
+# Keras 2 or 3: hvd.elastic.run in a job that is started again: rank 1 is killed in epoch 2 of the first attempt.
+ELASTIC = r'''
+import os, signal, sys
+import numpy as np
+import tensorflow as tf
+import horovod.tensorflow.keras as hvd
+from horovod.tensorflow.keras.elastic import CommitStateCallback, KerasState, UpdateBatchStateCallback, UpdateEpochStateCallback
+hvd.init()
+r, keras = hvd.rank(), tf.keras
+keras.utils.set_random_seed(r)
+model = keras.Sequential([keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(1)])
+model.build((None, 4))
+# Horovod's own state does not know what an optimizer of Keras 2 makes in its first step
+optimizer = keras.optimizers.Adam(0.05) if hvd.__name__ == "paceline_horovod.keras" else keras.optimizers.SGD(0.05)
+model.compile(optimizer=hvd.DistributedOptimizer(optimizer), loss="mse", jit_compile=False)
+x = np.random.RandomState(r).randn(64, 4).astype("float32")
+
+class Kill(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if (state.epoch, state.batch, r, sys.argv[1]) == (2, 1, 1, "killed"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+@hvd.elastic.run
+def train(state):
+    print("rank", r, "begins after epoch", state.epoch, flush=True)
+    model.fit(x, x.sum(1, keepdims=True), batch_size=8, epochs=4 - state.epoch, shuffle=False, verbose=0, callbacks=[
+        UpdateEpochStateCallback(state), UpdateBatchStateCallback(state), Kill(), CommitStateCallback(state, batches_per_commit=100)])
+
+state = KerasState(model, epoch=0, batch=0)
+state.register_reset_callbacks([lambda: print("rank", r, "is reset", flush=True)])
+train(state)
+weights = np.concatenate([np.ravel(value) for value in model.get_weights()])[None]
+print("weights", np.asarray(hvd.allgather(weights, name="weights")).tolist(), flush=True)
+'''
+
+
+def elastic_state_outlives_ranks(python, **variables):
+    memory_fd = os.memfd_create("kept", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    memory = {"PACELINE_KEPT": f"/proc/{os.getpid()}/fd/{memory_fd}", "TF_CPP_MIN_LOG_LEVEL": "3", **variables}
+    straight = ranks(python, 2, ELASTIC, "whole", TF_CPP_MIN_LOG_LEVEL="3", **variables)
+    assert straight.count("begins after epoch 0") == 2 and "is reset" not in straight, straight
+    text = ranks(python, 2, ELASTIC, "killed", expect=None, PACELINE_RESTART="0", **memory)
+    assert "weights [" not in text, text
+    again = ranks(python, 2, ELASTIC, "whole", PACELINE_RESTART="1", **memory)
+    os.close(memory_fd)
+    assert again.count("begins after epoch 2") == again.count("is reset") == 2, again
+    weights = [re.findall(r"weights (\[.*)", words) for words in (straight, again)]
+    assert len(weights[0]) == 2 and weights[0] == weights[1], f"the weights differ: {weights}"
+
+
 OTHER_BACKEND = r'''
 import keras
 keras.backend.backend = lambda: "jax"
@@ -316,6 +367,8 @@ def main():
             programs = (OPTIMIZER,) + ((SHARDED, TAPE, LOCAL_TAPE) if count == 2 else ()) + (TRAINING,)  # which leaves another policy of Keras
             text = ranks(python, count, programs, folder, TF_CPP_MIN_LOG_LEVEL="3")
             assert text.count("is right") == count * len(programs), text
+        if 1 in counts:
+            elastic_state_outlives_ranks(python)
         text = ranks(python, 2, WEIGHTS, folder, TF_CPP_MIN_LOG_LEVEL="3")
         assert text.count("is right") == 2, text
         assert "KERAS_BACKEND=tensorflow" in run(python, "-c", OTHER_BACKEND, expect=1, env=environment)
@@ -323,6 +376,8 @@ def main():
             for count, programs in {1: (LEGACY,), 2: (LEGACY, SHARDED)}.items():
                 text = ranks(python, count, programs, TF_CPP_MIN_LOG_LEVEL="3", TF_USE_LEGACY_KERAS="1")
                 assert text.count("is right") == count * len(programs), text
+            if 1 in counts:
+                elastic_state_outlives_ranks(python, TF_USE_LEGACY_KERAS="1")
         else:
             print("left out: Keras 2, there is no tf_keras")
     print("horovod.tensorflow.keras on Keras 3: as it should be")

@@ -69,6 +69,33 @@ if os.environ["PACELINE_RESTART"] == "0":
     raise SystemExit(3)
 ''' + PLAIN
 
+# Each attempt ends in the middle of its second epoch, when all ranks have saved their places; the third goes on to the end.
+PLACES = '''
+import json, os, sys, time
+from paceline.data import Dataset
+output, rank, size, restart = os.environ["SM_OUTPUT_DATA_DIR"], os.environ.get("OMPI_COMM_WORLD_RANK", "0"), int(sys.argv[1]), int(os.environ["PACELINE_RESTART"])
+dataset, got, taken = Dataset("training", {"id": "int64"}, batch=16, shuffle=int(sys.argv[2]), seed=3, timeout=60), [], 0
+place = lambda restart, rank: os.path.join(output, f"place-{restart}-{rank}")
+if restart:
+    with open(place(restart - 1, rank)) as file:
+        state, got = json.load(file)
+    dataset.load_state_dict(state)
+for epoch in range(max(0, len(got) - 1), 4):
+    got += [[]] * (len(got) == epoch)
+    for batch in dataset:
+        got[epoch] = got[epoch] + [int(i) for i in batch["id"]]
+        taken += 1
+        if restart < 2 and epoch == restart + 1 and len(got[epoch]) >= 160:
+            with open(place(restart, rank) + ".new", "w") as file:
+                json.dump([dataset.state_dict(), got], file)
+            os.rename(place(restart, rank) + ".new", place(restart, rank))
+            while not all(os.path.exists(place(restart, other)) for other in range(size)):
+                time.sleep(0.01)
+            raise SystemExit(3 + restart)
+with open(os.path.join(output, "rank-" + rank), "w") as file:
+    json.dump(got, file)
+'''
+
 DATA = '''
 import json, os
 from paceline.data import DataError, Dataset
@@ -222,6 +249,22 @@ def restarted():
     print(f"ok: {job.what}", flush=True)
 
 
+def places(python, ranks, shuffle, channel=None):
+    """Started again twice, each time in the middle of an epoch: the rest comes from the platform's next FIFO, so that each record is seen once an epoch."""
+    job = Job(f"places of {ranks} ranks", {"part-0": b"".join(map(FORMATS["tfrecord"], range(1001)))}, mpi(ranks) if ranks > 1 else {}, channel, PACELINE_MAX_RESTARTS="2")
+    (job.base / "code/program.py").write_text(PLACES)
+    job.start("--", python, job.base / "code/program.py", ranks, shuffle)
+    job.end()
+    assert "restart 2 of 2" in job.text(), job.text()
+    assert job.text().count("has a ShuffleConfig, with which each FIFO has another order") == (2 * ranks if channel else 0), job.text()
+    for rank in range(ranks):
+        got = json.loads((job.base / f"output/data/rank-{rank}").read_text())
+        wanted = list(range(rank, 1001, ranks))
+        assert len(got) == 4 and all((sorted(ids) if shuffle else ids) == wanted for ids in got), f"rank {rank}: other records: {[len(ids) for ids in got]}, {got}"
+        assert not shuffle or wanted not in got
+    print(f"ok: {job.what}", flush=True)
+
+
 def damaged():
     """The job of a program that reads bytes fails by the division's message; it never sees the end of the data."""
     stream = b"".join(FORMATS["tfrecord"](i) for i in range(500))
@@ -320,7 +363,12 @@ def main():
     stopped()
     whole()
     with_numpy, with_torch = python_with("numpy"), python_with("torch", "numpy")
-    by_data(with_numpy) if with_numpy else print("not shown: paceline.data, no Python here has numpy")
+    if with_numpy:
+        by_data(with_numpy)
+        places(with_numpy, 1, 0, {"ShuffleConfig": {"Seed": 1}})
+        places(with_numpy, 2, 50)
+    else:
+        print("not shown: paceline.data, no Python here has numpy")
     by_torch(with_torch) if with_torch else print("not shown: torchrun, no Python here has torch")
 
 

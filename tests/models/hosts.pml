@@ -157,7 +157,7 @@ attempt:
         fi
     :: refuses && session == SESSION_AWAY -> go_session(SESSION_REFUSED); failed = failed || !beside
     :: host == HOST_PREPARING -> go_host(HOST_LINKING)
-    :: host == HOST_PREPARING -> failed = true; go_host(HOST_LINKING)
+    :: host == HOST_PREPARING -> failed = true; badly = false; go_host(HOST_LINKING) /* the next attempt would not prepare it */
     :: host == HOST_LINKING && !failed && (beside || session == SESSION_LINKED) ->
         go_host(HOST_RUNNING);
         if
@@ -168,7 +168,7 @@ attempt:
     :: host == HOST_RUNNING && RUNS -> run_program(); failed = failed || badly
     :: (host == HOST_LINKING && failed) || (host == HOST_RUNNING && (failed || (!RUNS && (!beside || session != SESSION_LINKED)))) ->
         if
-        :: host == HOST_RUNNING && n == 0 && badly && LINKED -> again = true; to_worker[n]!AGAIN
+        :: n == 0 && badly && LINKED -> again = true; to_worker[n]!AGAIN
         :: send_result()
         fi;
         go_host(HOST_CLOSING)

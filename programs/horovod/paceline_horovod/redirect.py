@@ -7,7 +7,7 @@ it imports nothing itself.
 """
 import sys
 
-_OURS = {horovods + part: "paceline_horovod.keras" + part for horovods in ("horovod.tensorflow.keras", "horovod.keras") for part in ("", ".callbacks")}
+_OURS = {horovods + part: "paceline_horovod.keras" + part for horovods in ("horovod.tensorflow.keras", "horovod.keras") for part in ("", ".callbacks", ".elastic")}
 
 
 def _version(name):
@@ -81,7 +81,7 @@ class _Finder:
         from importlib.machinery import ModuleSpec, PathFinder
         if name in _OURS:
             try:
-                return ModuleSpec(name, _Alias(_OURS[name]), is_package="callbacks" not in name) if int(_version(name).split(".")[0]) >= 3 else None
+                return ModuleSpec(name, _Alias(_OURS[name]), is_package=name.endswith("keras")) if int(_version(name).split(".")[0]) >= 3 else None
             except ImportError:
                 return None  # Horovod's own error names what is missing
         spec = PathFinder.find_spec(name, path)

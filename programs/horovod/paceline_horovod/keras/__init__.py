@@ -22,8 +22,6 @@ if keras.backend.backend() != "tensorflow":
 
 
 def __getattr__(name):
-    if name == "elastic":
-        raise AttributeError("horovod.tensorflow.keras has no 'elastic' for Keras 3: a job ends when a rank fails, and a new start resumes from its checkpoint")
     raise AttributeError(f"horovod.tensorflow.keras has no '{name}' for Keras 3")
 
 
@@ -199,4 +197,4 @@ def load_model(filepath, custom_optimizers=None, custom_objects=None, compressio
     return model
 
 
-from paceline_horovod.keras import callbacks  # noqa: E402,F401  the callbacks use the names above
+from paceline_horovod.keras import callbacks, elastic  # noqa: E402,F401  the callbacks use the names above

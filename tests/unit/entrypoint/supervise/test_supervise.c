@@ -5,6 +5,8 @@
  * entrypoint/supervise/restart.c. */
 /* The supervisor executes plans that are made by hand, whose programs are shell scripts. */
 #include "base/environment.h"
+#include "base/fd.h"
+#include "base/kept_head.h"
 #include "entrypoint/supervise/supervise.h"
 #include "tests/unit/entrypoint/tree.h"
 
@@ -543,6 +545,46 @@ TEST(a_stop_in_the_half_second_after_a_failure_ends_the_job_as_stopped)
     rig_done(&rig);
 }
 
+TEST(line_of_a_restart_says_which_step_is_kept_and_how_many_are_repeated)
+{
+    static const struct pl_exit_report failed = {
+        .kind = PL_PROCESS_PROGRAM, .rank = -1, .host = "localhost", .code = 3, .program = "train"};
+    static const struct {
+        uint64_t reached;
+        const char *words;
+    } cases[] = {{0, "code 3; step 480 is kept in memory\n"},
+                 {480, "code 3; step 480 is kept in memory\n"},
+                 {481, "code 3; step 480 is kept in memory, 1 step is repeated\n"},
+                 {487, "code 3; step 480 is kept in memory, 7 steps are repeated\n"}};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        struct pl_kept_page page = {.heads = {{.sequence = 1, .step = 480}}, .reached = cases[i].reached};
+        struct pl_restarts restarts = {.kept_fd = pl_fd_new_memory("kept", 0)};
+        const int log_fd = pl_fd_new_memory("log", 0);
+        char text[4096] = "";
+        struct rig rig;
+
+        page.heads[0].mark = pl_kept_head_mark(&page.heads[0]);
+        ck_assert_int_eq(pwrite(restarts.kept_fd, &page, sizeof(page), 0), sizeof(page));
+        rig_setup(&rig, "\"localhost\"");
+        rig.plan.restarts = 3;
+        take_plan(&rig);
+        pl_restart_enter(&rig.supervisor, &restarts);
+        pl_host_go(&rig.supervisor.state, PL_HOST_LINKING);
+        pl_host_go(&rig.supervisor.state, PL_HOST_RUNNING);
+        pl_supervise_fail_exit(&rig.supervisor, &failed);
+        pl_log_set_fd(log_fd);
+        pl_restart_decide(&rig.supervisor, "the program on host localhost exited with code 3\n", true);
+        pl_log_set_fd(STDERR_FILENO);
+        ck_assert(restarts.again);
+        ck_assert_int_gt(pread(log_fd, text, sizeof(text) - 1, 0), 0);
+        ck_assert_msg(strstr(text, cases[i].words), "%s", text);
+        close(log_fd);
+        close(restarts.kept_fd);
+        rig_done(&rig);
+    }
+}
+
 TEST(only_the_first_host_of_a_job_that_may_be_started_again_gives_its_programs_memory)
 {
     struct pl_restarts restarts = {.number = 0};
@@ -623,8 +665,8 @@ TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     rig.supervisor.job = rig.tree.job;
     rig.plan.link = PL_LAUNCH_PLAN_LINK_NEEDED;
     pl_strv_add(&rig.plan.hosts, "localhost", "other");
-    /* if a host is stopped before the others have connected, it uses a twelfth of its budget to notify them */
     rig.supervisor.stop.budget_ns = 600 * PL_NS_PER_S;
+    rig.supervisor.stop.join_ns = 50 * PL_NS_PER_S;
     ck_assert_ok(pl_supervise_link(&rig.supervisor, &rig.plan, &rig.tree.error), &rig.tree.error);
     ck_assert_int_eq(pl_host_execute(&rig.supervisor), 128 + SIGTERM);
     expect_file(&rig, "output/failure", "the job was stopped by SIGTERM");

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/kept_head.h"
 #include "collectives/world_private.h"
 #include "runtime/gradient/optimizer_rule.h"
 #include "runtime/kept.h"
@@ -195,15 +196,20 @@ UNIT_TEST(the_newest_of_files_and_kept_copies_is_loaded, run_ranks(1, takes_newe
 
 static void counts_steps(struct pl_world *world, void *context)
 {
+    const struct fixture *f = context;
     struct job job = job_start(world, context, 500);
+    uint64_t kept = 0, reached = 0;
 
-    for (uint64_t step = 1; step <= 9; step++) {
+    for (uint64_t step = 1; step <= 11; step++) {
         ck_assert_int_eq(pl_checkpoints_keep_is_due(job.checkpoints, step), step % 4 == 1);
         keep(&job, step);
         ck_assert(!pl_checkpoints_keep_is_due(job.checkpoints, step));
     }
     ck_ok(pl_checkpoints_flush, job.checkpoints);
     job_end(&job);
+    ck_assert(pl_kept_head_read(f->memory_fd, &kept, &reached));
+    ck_assert_uint_eq(kept, 9);
+    ck_assert_uint_eq(reached, 11);
     job = job_start(world, context, 500);
     ck_assert_uint_eq(load(&job), 9);
     job_end(&job);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers s3io/dataset/stream.c. */
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
 #include "s3io/dataset.h"
 #include "s3io/source.h"
 #include "s3io/stream.h"
@@ -10,6 +12,7 @@
 #include "tests/unit/s3io/record/build.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 enum { OBJECTS = 5, PER_OBJECT = 13, TOTAL = OBJECTS * PER_OBJECT };
 
@@ -185,6 +188,42 @@ TEST(pipe_gives_the_same_records_as_files_wrapped_or_not_packed_or_not)
             ck_assert_uint_eq(seen[i / PER_OBJECT][i % PER_OBJECT], 1);
             ck_assert_uint_eq(order[i], i);
         }
+    }
+}
+
+TEST(channel_that_goes_on_reads_the_first_fifo_that_is_not_used_up_for_any_epoch)
+{
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    char path[PATH_MAX], begun_path[PATH_MAX], name[32];
+    struct pl_channel channel = {.name = "training",
+                                 .mode = PL_CHANNEL_PIPE,
+                                 .path = scratch_path(&scratch, "training", path),
+                                 .begun_path = scratch_path(&scratch, "opened-training", begun_path)};
+    struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD}, .deal = {.rank = 0, .size = 1}};
+
+    for (unsigned fifo = 0; fifo < 3; fifo++) {
+        unsigned seen[OBJECTS][PER_OBJECT] = {{0}};
+        const uint64_t epoch = fifo > 0 ? 7 : 0;
+        PL_AUTO_FREE char *begun = NULL;
+        struct feeder feeder = {.cut = 0};
+        struct pl_stream *stream;
+        struct pl_record record;
+        uint64_t order[TOTAL];
+        pthread_t thread;
+
+        channel.goes_on = fifo > 0;
+        stream = open_stream(&channel, &options);
+        snprintf(name, sizeof(name), "training_%u", fifo);
+        ck_ok(pl_stream_start, stream, epoch, PL_DEADLINE_NEVER);
+        ck_fails(PL_TIMEOUT, name, pl_stream_next, stream, pl_deadline_after_ns(PL_NS_PER_MS), &record);
+        scratch_path(&scratch, name, feeder.path);
+        ck_assert_int_eq(mkfifo(feeder.path, 0600), 0);
+        ck_assert_int_eq(pthread_create(&thread, NULL, feed, &feeder), 0);
+        ck_assert_uint_eq(read_epoch(stream, epoch, seen, order), TOTAL);
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        pl_stream_close(stream);
+        ck_ok(pl_file_read, begun_path, 32, &begun, NULL);
+        ck_assert_int_eq(atoi(begun), (int)fifo + 1);
     }
 }
 
