@@ -150,7 +150,7 @@ def both(host):
 
 
 CASES = []
-RESTARTS = ('restarts', 'restarts_full')
+RESTARTS = ('restarts', 'restarts_full', 'training', 'training_full')  # the last two: restarts.py
 
 
 def case(group, name, hosts, when='', fault='', ends='', check='', env=(), before='', later=None, needs=None):
@@ -317,16 +317,24 @@ expect_line algo-1 "write /opt/ml/output/failure: .*Read-only"
 expect_no_line algo-1 "the old file" # one that is not there is not in the way""")
 case('direct', '/opt/ml/model is read-only', Host('echo x >/opt/ml/model/m || exit 5', inside=READ_ONLY.format('model')), ends=one(5, 'exited with code 5'),
      check='expect_failure algo-1 "Read-only"')
+
+
+def in_group(what):
+    return f"""until [ -e /opt/ml/go ]; do sleep 0.02; done
+exec unshare --cgroup sh -c 'mount -t tmpfs tmpfs /sys/fs/cgroup; mkdir -p /sys/fs/cgroup/{what}; mount -t $group_type; exec "$@"' sh "$@" """
+
+
+def new_group(what, limit):
+    return f'make_group {what} {limit}\n[ -n "$group" ] || skipped="this machine lends no {what} cgroup"\ncluster_environment+=("group_type=$group_type")'
+
+
 OUT_OF_MEMORY = r'was killed by signal 9 \(SIGKILL\): out of memory'
 for name, what, limit, code, words, program in (
         ('the memory limit kills the program', 'memory', '64M', 137, OUT_OF_MEMORY, ['tail', '/dev/zero']),
         ('the memory limit kills what the program started', 'memory', '64M', 7, "exited with code 7: out of memory, the kernel's OOM killer ended a process", 'tail /dev/zero || exit 7'),
         ('the memory limit kills the shim', 'memory', '64M', 137, OUT_OF_MEMORY, 'echo 1000 >/proc/$PPID/oom_score_adj; exec tail /dev/zero'),
         ('the limit of processes is reached', 'pids', '16', 7, "exited with code 7: the container's limit of processes and threads was reached", 'sh -c "while sleep 60 & do :; done" || exit 7')):
-    case('direct', name, Host(program, inside=f"""until [ -e /opt/ml/go ]; do sleep 0.02; done
-exec unshare --cgroup sh -c 'mount -t tmpfs tmpfs /sys/fs/cgroup; mkdir -p /sys/fs/cgroup/{what}; mount -t $group_type; exec "$@"' sh "$@" """),
-         before=f'make_group {what} {limit}\n[ -n "$group" ] || skipped="this machine lends no {what} cgroup"\ncluster_environment=("group_type=$group_type")',
-         fault='enter_group', ends=one(code, words))
+    case('direct', name, Host(program, inside=in_group(what)), before=new_group(what, limit), fault='enter_group', ends=one(code, words))
 
 # --- hosts: two ranks on each of two hosts train ---
 
@@ -579,14 +587,14 @@ exec {PROBE}"""
     return Host(ranks=ranks, process=['sh', '-c', LOOKS, 'sh', PACELINE, '--', 'sh', '-c', script], **named)
 
 
-def again(group, name, hosts, cause, when='', fault='', times=1, check='', env=(), **named):
-    """The job is started again `times` times, the first time because of `cause`, and ends well."""
+def again(group, name, hosts, cause, when='', fault='', times=1, check='', env=(), most=3, **named):
+    """The job is started again `times` times of at most `most`, the first time because of `cause`, and ends well."""
     hosts = hosts if isinstance(hosts, dict) else {'algo-1': hosts}
-    lines = f"expect_line algo-1 {shlex.quote(f'warning: restart 1 of 3: {cause}')}\nexpect_line algo-1 'restart {times}: the program runs again, '\n"
+    lines = f"expect_line algo-1 {shlex.quote(f'warning: restart 1 of {most}: {cause}')}\nexpect_line algo-1 'restart {times}: the program runs again, '\n"
     case(group, name, hosts, when=when, fault=fault, ends='case_ends 60 ' + ' '.join(f"{host} 0 ''" for host in sorted(hosts)),
          check=f"""{lines}expect_no_line algo-1 'restart {times + 1} of'
 [ "$(grep -c '"cause"' "$cluster/algo-1/ml/output/data/restarts.jsonl")" = {times} ] || case_failed "restarts.jsonl has other lines"
-{EXPECT_NOTHING}{check}""", env=['PACELINE_MAX_RESTARTS=3', *env], **named)
+{EXPECT_NOTHING}{check}""", env=[f'PACELINE_MAX_RESTARTS={most}', *env], **named)
 
 
 def ended(group, name, hosts, code, words, restarts=0, when='', fault='', check='', env=(), most=3, ends='', **named):
@@ -781,4 +789,5 @@ def main():
     return shell.bash.wait() or not chosen
 
 
-sys.exit(main())
+if __name__ == '__main__':
+    sys.exit(main())
