@@ -138,7 +138,7 @@ class Cluster:
         found, boot = {}, time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         for path in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it has ended
-                name, _, rest = (path / "stat").read_text().partition("(")[2].rpartition(")")
+                name, _, rest = (path / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
                 if name in names and rest.split()[0] != "Z" and str(self.folder).encode() in (path / "environ").read_bytes():
                     found[int(path.name)] = name, boot + int(rest.split()[19]) / os.sysconf("SC_CLK_TCK")
         return found
@@ -190,7 +190,7 @@ class Job:
         elif self.script:
             self.words += f"{options.python} "
         if self.script:
-            self.words += f"{SOURCE}/tests/bench/chaos.py rank {steps}"
+            self.words += f"{SOURCE}/tests/bench/chaos.py rank {steps} {options.batch_size}"
         else:
             self.words += f"{cluster.build}/libexec/paceline/mnist --epochs 1000000 --max-steps {steps} --batch-size {options.batch_size}"
         if self.by_hand and not self.script:
@@ -344,7 +344,7 @@ def compare(cluster, steps, cold_start_s):
         "each": [{name: round(value, 2) if isinstance(value, float) else value for name, value in row.items()} for row in rows]}
 
 
-def torch_rank(steps):
+def torch_rank(steps, batch_size):
     """A rank of --script. Its batches and dropout depend on rank and step alone. Rank 0 saves a file each second, and notes when the ranks are connected and when
     a step has ended."""
     pathlib.Path("/proc/self/comm").write_text("mnist")  # for Cluster.processes()
@@ -369,7 +369,7 @@ def torch_rank(steps):
     model = torch.nn.parallel.DistributedDataParallel(net)
     for step in range(first, steps):
         torch.manual_seed(RANKS * step + rank)
-        batch = torch.randint(len(labels), (64,))
+        batch = torch.randint(len(labels), (batch_size,))
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(images.view(-1, 1, 28, 28)[batch] / 255), labels[batch].long()).backward()
         optimizer.step()
@@ -402,8 +402,8 @@ def main():
     parser.add_argument("--keeping", type=int, metavar="ROUNDS")
     options = parser.parse_args()
     if options.script:
-        if options.hosts == 2 or options.size != "mnist" or options.batch_size or options.keeping or options.faults:
-            parser.error("--script goes without --hosts 2, --size, --batch-size, --keeping and --faults")
+        if options.hosts == 2 or options.size != "mnist" or options.keeping or options.faults:
+            parser.error("--script goes without --hosts 2, --size resnet50, --keeping and --faults")
         options.python = options.python or python_with("torch") or parser.error("no Python here has torch: name one by --python")
     options.batch_size = options.batch_size or (64 if options.size == "mnist" else 1)
     cluster = Cluster(options)
@@ -428,4 +428,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(torch_rank(int(sys.argv[2])) if sys.argv[1:2] == ["rank"] else main())
+    sys.exit(torch_rank(*map(int, sys.argv[2:])) if sys.argv[1:2] == ["rank"] else main())
