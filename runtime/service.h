@@ -4,9 +4,9 @@
  *
  * One thread at a time, the leader, drives the engines. A thread that waits leads, so that no other thread has to be
  * woken. If no thread waits, the service's own thread leads: 1 ms after a submission, or at once if the operation has a
- * callback. Between two steps it sleeps briefly; while callbacks are due it yields instead, for at most 100 us after
- * the last progress. While nothing is in flight it sleeps. A thread that submits leads for one step once start_bytes
- * have been submitted, so that large transfers start early.
+ * callback or is polled. Between two steps it sleeps briefly; while callbacks are due it yields instead, for at most
+ * 100 us after the last progress. While nothing is in flight it sleeps. A thread that submits leads for one step once
+ * start_bytes have been submitted, so that large transfers start early; not while callbacks are due.
  *
  * Process sets are numbered groups of ranks, each with a world and names of its own. Set 0 is the whole world. There is
  * no order between sets: ranks may wait for several sets in different orders.

@@ -37,7 +37,7 @@
     X(HOLD, "text: a rank has failed during a stop, or has no handler, while others save; the text of the failure "    \
             "file so far")                                                                                             \
     X(SUSPENDED, "name, how: a signal has stopped this program, and it does nothing; without how: it continues")       \
-    X(RELEASE, "no field: shims whose rank has ended need not wait for other ranks any more")                          \
+    X(RELEASE, "empty: no rank saves; ranks without a handler get the signal, and shims of ended ranks may end")       \
     X(QUIET, "0 or 1, state: whether nothing has happened on this host for PACELINE_HANG_S; see supervise/ranks.h")    \
     X(EXEC, "words, and descriptors: run this program, see supervise/frames.c")                                        \
     X(MESSAGE, "word, and its fields: between the parts of one program, see programs/sweep")                           \

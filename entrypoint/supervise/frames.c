@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles frames between linked hosts, frames of shims and mpirun's agents that concern other hosts too, and the end of
- * a link. */
+/* Handles the frames of other hosts, of shims, of mpirun's agents and of clients, and the end of a link. */
 #include "entrypoint/supervise/supervise.h"
 
 #include "base/environment.h"
@@ -432,7 +431,7 @@ static void take_from_master(struct pl_supervisor *supervisor, struct pl_session
     switch (frame->type) {
     case PL_FRAME_READY:
         if (supervisor->state == PL_HOST_LINKING) {
-            pl_host_run(supervisor);
+            pl_host_go_running(supervisor);
         }
         break;
     case PL_FRAME_START:
@@ -468,7 +467,7 @@ static void take_from_master(struct pl_supervisor *supervisor, struct pl_session
     }
 }
 
-/* Handle a frame of a local shim: pass on what the deciding host needs. HELLO of a forked shim says nothing new. */
+/* Handle a frame of a local shim. What another host decides is passed on. HELLO of a forked shim says nothing new. */
 static void take_from_shim(struct pl_supervisor *supervisor, const struct pl_connection *shim,
                            const struct pl_frame *frame)
 {

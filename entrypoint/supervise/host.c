@@ -345,7 +345,7 @@ static int64_t grace_end(const struct pl_supervisor *supervisor)
     return begin_ns + (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE ? TOLD_GRACE_NS : LAUNCHER_GRACE_NS);
 }
 
-/* Tell the programs of a failed job to end, unless mpirun ends them. After a grace period, wait for nothing more. */
+/* Note whether the wait is over. Programs of a failed job get SIGTERM (mpirun ends its own), then a grace period. */
 void pl_host_look_wait(struct pl_supervisor *supervisor)
 {
     struct pl_main *main = &supervisor->main;
@@ -371,7 +371,7 @@ void pl_host_look_wait(struct pl_supervisor *supervisor)
     PL_TIMER_SET(supervisor, WAIT, end_ns);
 }
 
-void pl_host_run(struct pl_supervisor *supervisor)
+void pl_host_go_running(struct pl_supervisor *supervisor)
 {
     pl_host_go(&supervisor->state, PL_HOST_RUNNING);
     PL_TIMER_WAKE(supervisor, APART);
@@ -394,7 +394,7 @@ static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *ret
     PL_TRY(pl_links_await(supervisor, reterr));
     PL_TRY(pl_supervise_may_go_on(supervisor));
     if (supervisor->state == PL_HOST_LINKING) { /* on a worker the master's READY may have changed the state */
-        pl_host_run(supervisor);
+        pl_host_go_running(supervisor);
     }
     if (!supervisor->main.dismissed) {
         PL_TRY(prepare_and_start(supervisor, reterr));

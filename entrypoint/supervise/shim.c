@@ -208,7 +208,7 @@ static void handle_stop(struct shim *shim, int number)
         return;
     }
     if (shim->exited) {
-        pl_stop_go(&shim->state, PL_STOP_SAVING); /* the others */
+        pl_stop_go(&shim->state, PL_STOP_SAVING); /* other ranks may still save */
         return;
     }
     shim->stop_number = number;
@@ -374,7 +374,7 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
     PL_TRY(pl_copier_open_pipe(&shim->copier, &write_fd, reterr));
     setup.stderr_fd = write_fd;
     PL_TRY(open_stdout(shim, &stdout_fd, reterr));
-    setup.stdout_fd = stdout_fd;
+    setup.stdout_fd = stdout_fd >= 0 ? stdout_fd : setup.stdout_fd;
     if (shim->options->kind == PL_PROCESS_DAEMON) {
         /* A daemon prints only the map of the job there, two lines for each rank, which mpirun prints too. The output
          * of the daemon's ranks goes to mpirun. */

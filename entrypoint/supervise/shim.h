@@ -37,7 +37,7 @@ enum pl_stop_state {
     PL_STOP_SAVING,   /* a stop was requested: ranks and programs that have a handler for the signal save */
     PL_STOP_HELD,     /* only a host: the failure file is written, while other ranks or programs still save */
     PL_STOP_DEFERRED, /* only a shim: its rank has no handler, and gets the signal last */
-    PL_STOP_RELEASED, /* no rank saves any more: shims need not wait */
+    PL_STOP_RELEASED, /* no rank saves: ranks without a handler get the signal, shims need not wait */
 };
 
 /** Go to the state `next`. A state that may not follow is a bug of ours. */
@@ -62,7 +62,7 @@ struct pl_shim_options {
     int64_t most_stopped_ns; /* a program that SIGSTOP or a similar signal stops for longer is killed; 0: never */
     /* how many of its first words name the program in a report; the words after them may contain secrets */
     size_t program_words;
-    struct pl_process_setup setup; /* the shim sets stderr_fd, own_group and signals, and with `read` also stdout_fd */
+    struct pl_process_setup setup; /* the shim sets stderr_fd, own_group, signals, and stdout_fd if it copies stdout */
     /* directories to check for a full disk if the program failed; NULL-terminated, may be NULL */
     const char *const *disks;
 };

@@ -403,12 +403,12 @@ enum pl_status pl_links_await(struct pl_supervisor *supervisor, struct pl_error 
 void pl_frames_welcome(struct pl_supervisor *supervisor);
 
 /**
- * Call when a host is linked, and when the program has started: names the hosts in the log once all are linked, and
+ * Call when a host is linked, and just before the program starts: names the hosts in the log once all are linked, and
  * opens no more sessions then.
  */
 void pl_links_look(struct pl_supervisor *supervisor);
 
-/** Handles a frame of another host, or one of a local process that concerns other hosts. Ignores other frames. */
+/** Handles every frame but heartbeats and exit reports: of other hosts, of shims, of mpirun's agents and of clients. */
 void pl_frames_take(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
 
 /** Call when a connection that is not a shim's has ended. */
@@ -457,7 +457,7 @@ bool pl_links_await_all(struct pl_supervisor *supervisor);
 void pl_links_drop(struct pl_supervisor *supervisor);
 void pl_links_close(struct pl_supervisor *supervisor);
 
-/** The functions that the timers call, each timer the one with its name. */
+/** The functions that the timers call: the table in host.c has which one. */
 void pl_supervise_send_heartbeats(struct pl_supervisor *supervisor);
 void pl_links_open_due(struct pl_supervisor *supervisor);
 void pl_links_look_late(struct pl_supervisor *supervisor);
@@ -475,8 +475,8 @@ void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_process_kind kin
 /** Counts the end of a rank, on any host. */
 void pl_host_note_rank(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
-/** Call when the program runs, here or on other hosts. */
-void pl_host_run(struct pl_supervisor *supervisor);
+/** Call when the hosts are linked, just before the program starts here; on a worker, when the master says READY. */
+void pl_host_go_running(struct pl_supervisor *supervisor);
 
 /** Takes a CATCHES frame of a rank on `host`. */
 void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_frame *frame, int host);
@@ -490,17 +490,17 @@ void pl_holding_lose_host(struct pl_supervisor *supervisor, int host);
 /** Call when a rank has ended. */
 void pl_holding_note_end(struct pl_supervisor *supervisor, int rank);
 
-/** Lets the shims of this host's ranks end, also those that connect later. */
+/** Ranks without a handler get the stop's signal now; the shims of this host's ranks may end, also those to come. */
 void pl_holding_release(struct pl_supervisor *supervisor);
 
 /** Returns true from the stop to the release, in a job with ranks: shims of ranks that end then wait. */
 bool pl_holding_awaits_release(const struct pl_supervisor *supervisor);
 
 /**
- * PL_TIMER_HOLDING calls it, on a host that decides. If a program has failed during the stop, or has no handler, while
- * others may still save, the failure file is written and the other hosts are notified (HOLD), because the platform may
- * kill all processes before the others have ended. When no rank saves any more, the shims are released, here and on the
- * other hosts (RELEASE).
+ * PL_TIMER_HOLDING calls it; only a host that decides acts. If a program has failed during the stop, or has no handler,
+ * while others may still save, the failure file is written and the other hosts are notified (HOLD), because the
+ * platform may kill all processes before the others have ended. When no rank saves any more, the shims are released,
+ * here and on the other hosts (RELEASE).
  */
 void pl_holding_update(struct pl_supervisor *supervisor);
 

@@ -330,7 +330,7 @@ static void release_entries(struct pl_named *named, struct pl_named_submission *
     }
 }
 
-void pl_named_submission_ended(struct pl_named *named, struct pl_named_submission *submission)
+void pl_named_submission_list(struct pl_named *named, struct pl_named_submission *submission)
 {
     if (submission->ready) {
         pl_device_event_release(PL_TAKE(submission->ready));
@@ -377,7 +377,7 @@ enum pl_status pl_named_enter(struct pl_named *named, struct pl_named_submission
         pl_operation_append(&named->first_queued, &named->last_queued, &submission->operations[i]);
     }
     if (submission->count == 0) {
-        pl_named_submission_ended(named, submission);
+        pl_named_submission_list(named, submission);
     }
     return PL_OK;
 }

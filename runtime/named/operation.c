@@ -144,11 +144,9 @@ void pl_operation_end(struct pl_named *named, struct pl_operation *operation, en
         submission->failure = failure ? strdup(failure) : NULL;
     }
     if (--submission->undone == 0) {
-        pl_named_submission_ended(named, submission);
+        pl_named_submission_list(named, submission);
     }
 }
-
-/* ---- starting operations that ranks have agreed on ---- */
 
 void pl_operation_finish(struct pl_named *named, struct pl_operation *operation)
 {
@@ -161,6 +159,8 @@ void pl_operation_finish(struct pl_named *named, struct pl_operation *operation)
     }
     pl_operation_end(named, operation, PL_OK, NULL);
 }
+
+/* ---- starting operations that ranks have agreed on ---- */
 
 /*
  * Finds the persistent request of a reduction in host memory: a name that all ranks have reduced before has one, while

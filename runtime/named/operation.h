@@ -48,7 +48,7 @@ void pl_operation_end(struct pl_named *named, struct pl_operation *operation, en
                       const char *failure);
 
 /** Lists a submission whose operations have ended, except the fence before a change of the process sets. */
-void pl_named_submission_ended(struct pl_named *named, struct pl_named_submission *submission);
+void pl_named_submission_list(struct pl_named *named, struct pl_named_submission *submission);
 
 /** Returns whether a submission has ended, or never will because the engine has failed. */
 static inline bool pl_named_submission_has_ended(const struct pl_named *named,

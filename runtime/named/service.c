@@ -70,14 +70,12 @@ static bool thread_may_lead(struct pl_service *service, uint64_t *seen, int64_t 
 {
     int64_t deadline_ns = PL_DEADLINE_NEVER;
 
-    if (service->synced.outstanding == 0) {
+    if (service->synced.outstanding == 0 || service->synced.leads || service->synced.waiters > 0) {
         *since_ns = 0;
-        if (*seen != service->synced.submitted) { /* a program that soon submits again need not wake this thread */
+        if (*seen != service->synced.calls_made) { /* a program that soon calls again need not wake this thread */
             deadline_ns = pl_clock_now_ns() + WATCH_NS;
         }
-        *seen = service->synced.submitted;
-    } else if (service->synced.leads || service->synced.waiters > 0) {
-        *since_ns = 0;
+        *seen = service->synced.calls_made;
     } else {
         *since_ns = *since_ns ? *since_ns : pl_clock_now_ns();
         *since_ns = *since_ns > service->synced.begun_ns ? *since_ns : service->synced.begun_ns;
@@ -251,7 +249,7 @@ void pl_service_free(struct pl_service *service)
     free(service);
 }
 
-/* Wakes a thread that leads while submissions are outstanding. Call it under the lock. */
+/* Wakes the leader if it naps, or the service's thread if no thread leads. Call it under the lock. */
 static void wake(struct pl_service *service)
 {
     if (service->synced.naps) {
@@ -273,7 +271,7 @@ static void push(struct pl_service *service, struct pl_named_submission *submiss
     *(service->synced.last ? &service->synced.last->next : &service->synced.first) = submission;
     service->synced.last = submission;
     service->synced.outstanding++;
-    service->synced.submitted++;
+    service->synced.calls_made++;
     service->synced.bytes += bytes;
     service->synced.calls += completion->call ? 1 : 0;
     service->synced.urgent = service->synced.urgent || completion->call;
@@ -281,13 +279,14 @@ static void push(struct pl_service *service, struct pl_named_submission *submiss
 }
 
 /*
- * If at least start_bytes were submitted, leads for one step, which announces them. Waking the service's thread for
- * this would take the processor from a program that computes. Call it under the lock, which it releases meanwhile.
+ * If at least start_bytes were submitted, or operations are under way, leads for one step: tensors are added up while
+ * the cache has them. The service's thread would take the processor from a program that computes. Call it under the
+ * lock, which it releases meanwhile.
  */
 static void begin_much(struct pl_service *service)
 {
-    if (service->synced.bytes < service->options.start_bytes || service->synced.leads || service->synced.calls > 0 ||
-        service->synced.aborts_until_ns) {
+    if (service->synced.leads || service->synced.calls > 0 || service->synced.aborts_until_ns ||
+        (service->synced.bytes < service->options.start_bytes && !service->synced.under_way)) {
         return;
     }
     service->synced.leads = true;
@@ -567,6 +566,7 @@ static void wait_until(struct pl_service *service, const bool *done)
         service->synced.leads = false;
     }
     service->synced.waiters--;
+    service->synced.calls_made++;
     if (service->synced.waiters > 0) {
         pthread_cond_broadcast(&service->changed);
     } else if (service->synced.outstanding > 0 && service->synced.thread_sleeps) {

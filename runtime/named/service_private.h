@@ -50,11 +50,12 @@ struct pl_service {
         uint64_t bytes;                           /* sum of the bytes of these submissions */
         struct pl_named_submission *spare;        /* ended small submissions, whose memory is reused */
         struct pl_service_name *names[SERVICE_NAME_CHAINS];
-        uint64_t submitted;          /* number of submissions */
+        uint64_t calls_made;         /* number of submissions and of waits that have ended */
         size_t outstanding;          /* number of submissions that have not ended */
         size_t calls;                /* number of submissions that end in a callback: no thread waits for them */
         unsigned waiters;            /* number of waiting threads */
         bool leads;                  /* a thread leads; only this thread uses the fields after `synced` */
+        bool under_way;              /* after the last step operations in host memory were queued for a round or ran */
         bool naps;                   /* the leader sleeps briefly because nothing has moved */
         bool thread_sleeps;          /* the service's thread sleeps until it is woken */
         bool urgent;                 /* the service's thread must lead at once, and not wait for other threads */

@@ -315,7 +315,8 @@ static void abort_failed(struct pl_service *service)
 bool pl_service_step(struct pl_service *service, bool block)
 {
     struct pl_named_submission *submitted = PL_TAKE(service->synced.first), *ended = NULL, **end_at = &ended;
-    bool leaving = service->synced.leaving, left = true, kept = false, failed = false, moved = submitted;
+    bool leaving = service->synced.leaving, left = true, kept = false, failed = false, moved = submitted,
+         under_way = false;
     uint64_t moves = 0;
 
     service->synced.last = NULL;
@@ -332,10 +333,12 @@ bool pl_service_step(struct pl_service *service, bool block)
         pl_named_progress(named, block && !service->all->next && !ended && !named->device.first, NULL);
         moves += named->moves;
         failed = failed || named->failure.status != PL_OK;
+        under_way = under_way || named->first_queued || named->first_running;
         left =
             left && (named->failure.status != PL_OK || (named->left && !named->first_running && !named->device.first));
     }
     pthread_mutex_lock(&service->lock);
+    service->synced.under_way = under_way;
     for (struct pl_named *named = service->all; named; named = named->next) {
         if (named->first_launched) {
             collect_launched(service, named);

@@ -36,11 +36,11 @@ struct named_group;
 
 struct pl_named_entry {
     char *name;
-    bool known;  /* every rank has announced `agreed` once, so an announcement may send only `id` */
+    bool known;  /* the ranks have agreed on `agreed` once, so an announcement may send only `id` */
     uint32_t id; /* number of the name, if `known` */
     struct pl_named_definition agreed;
 
-    /* valid from the first announcement until the entry is ready */
+    /* valid from the first announcement until pl_named_table_retire() */
     struct pl_named_definition definition; /* the definition that was announced first */
     int first_rank;
     int announced;           /* number of ranks that have announced it */
@@ -128,7 +128,7 @@ void pl_named_table_join_reset(struct pl_named_table *table);
 /** Moves complete entries from pending to `ready`, also those with a conflict, which fail on all ranks. */
 enum pl_status pl_named_table_collect(struct pl_named_table *table, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Ends `entry`. If `agrees`, its number may be used from now on: ranks agreed on its definition. */
+/** Ends the announcement of `entry`. If `agrees`, the ranks agreed: its number may be used from now on. */
 enum pl_status pl_named_table_retire(struct pl_named_table *table, struct pl_named_entry *entry, bool agrees,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -172,6 +172,14 @@ def secrets_stay_out_of_plan_and_log():
         expect(b'hunter2' not in tree.done.stderr + tree.done.stdout, 'the log')
 
 
+def a_python_that_prints_leaves_the_plan_alone():
+    files = {'train.py': '', 'requirements.txt': 'numpy\n', 'python': f'#!/bin/sh\necho hello\nexec {PYTHON} "$@"\n'}
+    with Tree({'sagemaker_program': 'train.py'}, files) as tree:
+        (tree.base / 'code/python').chmod(0o755)
+        plan = subprocess.run([PACELINE, 'plan'], env={**tree.env, 'PACELINE_PYTHON': str(tree.base / 'code/python')}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        expect(b'hello' not in plan.stdout and b'hello\n' in plan.stderr, plan)
+
+
 def arguments_stay_out_of_the_failure_file():
     with Tree({'sagemaker_program': 'run.sh', 'k': 'hunter2'}, {'run.sh': '#!/bin/sh\nexit 3\n'}) as tree:
         refused(tree, 'exited with code 3\nProgram: ./run.sh\n')
@@ -184,6 +192,6 @@ def arguments_stay_out_of_the_failure_file():
 CASES = [a_signal_while_the_job_is_refused, exit_codes, mpiruns_own_words, an_mpirun_that_runs_no_rank, ranks_that_leave_without_a_word,
          python_program_as_toolkit_users_write_them, an_exception_before_a_long_dump, exceptions_have_a_place,
          a_shells_codes_say_what_its_command_did, a_programs_own_last_word_is_the_reason, secrets_stay_out_of_plan_and_log,
-         arguments_stay_out_of_the_failure_file]
+         a_python_that_prints_leaves_the_plan_alone, arguments_stay_out_of_the_failure_file]
 if __name__ == '__main__':
     sys.exit(run(CASES))
