@@ -170,7 +170,10 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
         }
     }
     shape = (struct nn_shape){.height = images->shape[1], .width = images->shape[2], .channels = 1};
-    t->max_samples = t->options.batch_size > EVALUATE_SAMPLES ? t->options.batch_size : EVALUATE_SAMPLES;
+    t->max_samples = t->options.batch_size;
+    if (t->has_testing && t->max_samples < EVALUATE_SAMPLES) {
+        t->max_samples = EVALUATE_SAMPLES;
+    }
     t->inputs = pl_memory_new_aligned(t->max_samples, images->item_bytes * sizeof(float), 64, reterr);
     t->labels = pl_memory_new(t->max_samples, 1, reterr);
     if (!t->inputs || !t->labels) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The image of the Dockerfile trains: alone, on two hosts, and in the trees of the SDK's two local modes. With the word `long`: a program in Python
 # in an image made from it, the smoke test for CI pipelines, the pods of a job on Kubernetes, an image without examples, and one without ssh keys. With
-# the word `full`: two builds of one tree have the same files, and a scanner finds no secret in them.
+# the word `full`: a job is started again ten times, two builds of one tree have the same files, and a scanner finds no secret in them.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/containers.sh"
 container_engine
@@ -270,6 +270,37 @@ without_keys_hosts_say_what_to_do_and_a_secret_is_enough() {
   forget
 }
 
+# Two ranks on each of two hosts, without faults and with ten restarts: in each of the first ten attempts another rank is killed a second after its start. Process 1
+# is a shell, which sees what is left.
+ten_restarts_leave_dockers_shared_memory_empty() {
+  local name host mpi=${mpi/'"1"'/'"2"'} program mnist=/usr/local/libexec/paceline/mnist
+  mkdir "$work/dies"
+  cat >"$work/dies/program.sh" <<S
+#!/bin/sh
+[ "\$PACELINE_RESTART" -lt 10 ] && [ "\$OMPI_COMM_WORLD_RANK" = \$((PACELINE_RESTART % 4)) ] || exec $mnist "\$@"
+$mnist "\$@" &
+sleep 1
+kill -KILL \$! \$\$
+S
+  for name in calm dies; do
+    program=
+    [ $name = calm ] || program='"sagemaker_program": "program.sh", '
+    for host in algo-1 algo-2; do
+      config "$work/ten-$name/$host" "$host" '["algo-1", "algo-2"]' eth0 "{\"epochs\": \"10\", \"batch-size\": \"32\", $program$mpi}"
+      mkdir -p "$work/ten-$name/$host/model"
+      start "$host" --network "$network" --network-alias "$host" --hostname "$host" --shm-size 64m -v "$work/ten-$name/$host:/opt/ml" \
+        -v "$work/digits:/opt/ml/input/data:ro" -v "$work/dies:/opt/ml/code:ro" -e PACELINE_MAX_RESTARTS=10 -e PACELINE_REPRODUCIBLE=1 --entrypoint sh -- \
+        -c 'paceline train; code=$?; find /dev/shm -mindepth 1 >/opt/ml/output/left; exit $code'
+    done
+    end_well algo-1 algo-2
+    [ $name = calm ] || says algo-1 'restart 10 of 10: rank [0-3] on host algo-[12] was killed by signal 9'
+    forget
+    for host in algo-1 algo-2; do [ ! -s "$work/ten-$name/$host/output/left" ] || fail "left in /dev/shm of $host: $(cat "$work/ten-$name/$host/output/left")"; done
+  done
+  [ "$(grep -c '"cause"' "$work/ten-dies/algo-1/output/data/restarts.jsonl")" = 10 ] || fail "not ten restarts"
+  cmp "$work/ten-calm/algo-1/model/model.safetensors" "$work/ten-dies/algo-1/model/model.safetensors" || fail "the models differ"
+}
+
 # Files of an image, and what else is in it; without what the engine itself writes.
 list_image() {
   "$engine" run --rm --entrypoint sh "$1" -c '
@@ -433,7 +464,7 @@ the_image_is_built
 checks="no_job_means_help_and_exit_2 one_host_trains two_hosts_train_over_mpi a_failing_rank_fails_both_hosts local_mode_of_sdk_v2_runs local_mode_of_sdk_v3_runs paceline_local_runs_jobs_in_containers"
 case ${1:-main} in
   long) checks="the_smoke_test_tells_good_images_from_bad_ones two_pods_train_without_keys_in_the_image a_python_program_runs_in_an_image_of_its_own an_image_without_examples_has_no_openblas_and_asks_for_a_program without_keys_hosts_say_what_to_do_and_a_secret_is_enough" ;;
-  full) checks="two_builds_have_the_same_files a_scanner_finds_the_keys_and_nothing_without_them" ;;
+  full) checks="ten_restarts_leave_dockers_shared_memory_empty two_builds_have_the_same_files a_scanner_finds_the_keys_and_nothing_without_them" ;;
 esac
 for check in $checks; do
   step "$check"

@@ -563,20 +563,7 @@ echo 0 >"$cluster/algo-1/ml/go.new"; mv "$cluster/algo-1/ml/go.new" "$cluster/al
 
 # --- restarts: jobs that are started again, or are not ---
 
-# Process 1 is a shell, which sees what is left: of a worker sshd's folder, which is empty.
-LOOKS = """mkdir -p /opt/ml/checkpoints
-find /dev/shm /tmp /run -xdev -mindepth 1 | sort >/opt/ml/before
-"$@"
-code=$?
-find /dev/shm /tmp /run -xdev -mindepth 1 -not -path /run/sshd | sort >/opt/ml/after
-ps -e -o pid=,args= | grep -Ev " sh -c| ps -e| grep " >/opt/ml/left
-exit $code"""
-EXPECT_NOTHING = """for host in "${cluster_hosts[@]}"; do
-  [ -e "$cluster/$host/ml/after" ] || continue
-  cmp -s "$cluster/$host/ml/before" "$cluster/$host/ml/after" || case_failed "files are left on $host: $(diff "$cluster/$host/ml/before" "$cluster/$host/ml/after")"
-  [ ! -s "$cluster/$host/ml/left" ] || case_failed "processes are left on $host: $(cat "$cluster/$host/ml/left")"
-done
-"""
+LOOKS = 'mkdir -p /opt/ml/checkpoints\n' + (pathlib.Path(os.environ['PACELINE_SOURCE']) / 'tests/support/looks.sh').read_text()
 
 
 def trains(fault, ranks=4, times=1, **named):
@@ -594,7 +581,8 @@ def again(group, name, hosts, cause, when='', fault='', times=1, check='', env=(
     case(group, name, hosts, when=when, fault=fault, ends='case_ends 60 ' + ' '.join(f"{host} 0 ''" for host in sorted(hosts)),
          check=f"""{lines}expect_no_line algo-1 'restart {times + 1} of'
 [ "$(grep -c '"cause"' "$cluster/algo-1/ml/output/data/restarts.jsonl")" = {times} ] || case_failed "restarts.jsonl has other lines"
-{EXPECT_NOTHING}{check}""", env=[f'PACELINE_MAX_RESTARTS={most}', *env], **named)
+expect_nothing
+{check}""", env=[f'PACELINE_MAX_RESTARTS={most}', *env], **named)
 
 
 def ended(group, name, hosts, code, words, restarts=0, when='', fault='', check='', env=(), most=3, ends='', **named):
@@ -602,7 +590,8 @@ def ended(group, name, hosts, code, words, restarts=0, when='', fault='', check=
     hosts = hosts if isinstance(hosts, dict) else {'algo-1': hosts}
     case(group, name, hosts, when=when, fault=fault, ends=ends or 'case_ends 60 ' + ' '.join(f'{host} {code} {shlex.quote(words)}' for host in sorted(hosts)),
          check=f"""[ "$(grep -c 'warning: restart [0-9]* of {most}: ' "$cluster/algo-1.log" || true)" = {restarts} ] || case_failed "it was started again another number of times"
-{EXPECT_NOTHING}{check}""", env=[f'PACELINE_MAX_RESTARTS={most}', *env], **named)
+expect_nothing
+{check}""", env=[f'PACELINE_MAX_RESTARTS={most}', *env], **named)
 
 
 def alone(script, **named):

@@ -78,6 +78,16 @@ expect_nobody() {
   done
 }
 
+# Checks that on no host whose process 1 was looks.sh the command has left a process, or a file in /dev/shm, /tmp or /run.
+expect_nothing() {
+  local host
+  for host in "${cluster_hosts[@]}"; do
+    [ -e "$cluster/$host/ml/after" ] || continue
+    cmp -s "$cluster/$host/ml/before" "$cluster/$host/ml/after" || case_failed "files are left on $host: $(diff "$cluster/$host/ml/before" "$cluster/$host/ml/after")"
+    [ ! -s "$cluster/$host/ml/left" ] || case_failed "processes are left on $host: $(cat "$cluster/$host/ml/left")"
+  done
+}
+
 # await_log HOST REGEX SECONDS: waits until HOST's output matches; fails after SECONDS + 40 s, since the machine may be busy.
 await_log() {
   local most_s=$(($3 + 40)) begin_s=$SECONDS
