@@ -14,6 +14,7 @@ import faults
 from faults import BUILD, LOOKS, PACELINE, Host, again, ended, in_group, new_group
 
 SOURCE = os.environ['PACELINE_SOURCE']
+os.environ.pop('LD_LIBRARY_PATH', None)  # meson's leads to the libraries of tests/fakes, among them a driver with a GPU
 sys.path.insert(0, f'{SOURCE}/tests/support')
 from python_with import python_with  # noqa: E402
 
