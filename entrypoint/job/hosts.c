@@ -362,7 +362,7 @@ enum pl_status pl_hosts_count_processes(struct pl_job *job, struct pl_error *ret
     job->devices = job->gpus > 0 ? job->gpus : job->neuron_cores > 0 ? job->neuron_cores : 1;
     job->processes_per_host = named > 0 ? named : job->devices;
     if (job->processes_per_host > PL_JOB_PROCESSES_MAX / hosts) {
-        return pl_error_set(reterr, PL_LIMIT, "%d hosts with %d processes each: expected at most %d processes", hosts,
+        return pl_error_set(reterr, PL_LIMIT, "%d hosts with %d processes each: expected at most %d in all", hosts,
                             job->processes_per_host, PL_JOB_PROCESSES_MAX);
     }
     job->host_processes = pl_pool_new(&job->pool, (size_t)hosts, sizeof(*job->host_processes));

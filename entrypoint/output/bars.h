@@ -51,7 +51,7 @@ struct pl_bars {
     struct pl_bars_row rows[PL_BARS_ROWS];
     char escape[PL_BARS_ESCAPE_BYTES]; /* an escape sequence whose end has not arrived */
     size_t escape_bytes;
-    int64_t due_ns;  /* time at which the next state may be a line; 0: not set */
+    int64_t due_ns;  /* earliest time to write the next state; 0: not set */
     int64_t text_ns; /* time at which the last byte arrived */
     char *out;       /* during a call: the place of the next output byte */
 };

@@ -172,7 +172,7 @@ static enum pl_status count_inside(const char *tcp, const char *tcp6, struct ran
     return PL_OK;
 }
 
-/* Append the sockets of a process that this process may see. */
+/* Append the sockets of `process`; none if /proc hides them. */
 static enum pl_status add_sockets(const struct pl_proc_of_rank *process, struct rank_socket **sockets, size_t *capacity,
                                   size_t *count, struct pl_error *reterr)
 {

@@ -19,7 +19,7 @@ static enum pl_status read_bytes(const char *name, const char *text, void *field
 
     if (*text < '0' || *text > '9' || (*end && !shift) || value > UINT64_MAX >> 1 >> shift || value << shift < least) {
         return pl_error_set(reterr, PL_INVALID,
-                            "--%s is '%s', expected a number from %llu, or one followed by KiB, MiB or GiB", name, text,
+                            "--%s is '%s', expected a number from %llu up; KiB, MiB or GiB may follow", name, text,
                             (unsigned long long)least);
     }
     *(uint64_t *)field = (uint64_t)value << shift;

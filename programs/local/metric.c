@@ -90,7 +90,7 @@ static bool is_plain(char letter)
     return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9');
 }
 
-/* Whether there is a near line: one with less than half of the letters is near by chance. */
+/* Whether the nearest line has at least half of the letters; fewer can be by chance. */
 static bool has_near(const struct metric *metric)
 {
     unsigned letters = 0;

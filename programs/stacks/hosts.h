@@ -84,7 +84,7 @@ void pl_order_key(const struct pl_stacks_program *program, struct pl_text *key);
 /**
  * Sorts the `count` programs.
  *
- * Cost    count^2 comparisons of keys, each line compared once.
+ * Cost    count^2 comparisons of two keys, line by line.
  * Errors  PL_MEMORY.
  */
 enum pl_status pl_order_programs(struct pl_hosts_program *programs, size_t count,

@@ -67,7 +67,7 @@ struct pl_sweep {
     char *trial_program;
     struct pl_sshd sshd; /* access to other hosts */
     char *folder;        /* CHECKPOINTS/sweep */
-    char id[24];         /* the name of the folder in it with the files of this sweep's trials */
+    char id[24];         /* name of this sweep's own folder in `folder`: its trials' files */
     char *fresh;     /* the request for a new sweep by which this one began (paceline_sweep_fresh, job name), or "" */
     double closed_s; /* time from which on no trial was started; 0 if that has not happened */
     int lock_fd;

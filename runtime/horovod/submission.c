@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts Horovod's arguments to named operations, and submits them; the factors that Horovod rounds one by one. */
+/* Converts Horovod's arguments to named operations, submits them, and applies factors as Horovod rounds them. */
 #include "runtime/horovod/submission.h"
 
 #include "base/hash.h"

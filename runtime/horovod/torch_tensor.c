@@ -178,7 +178,7 @@ static uint64_t number_at(PyObject *tuple, Py_ssize_t at)
     return PyLong_AsUnsignedLongLong(PyTuple_GetItem(tuple, at));
 }
 
-/* Returns whether the stride of dimension `at` is larger than all elements span along dimensions of smaller strides. */
+/* Returns whether the stride of dimension `at` is larger than the span of all dimensions of smaller strides. */
 static bool is_apart(PyObject *size, PyObject *stride, Py_ssize_t dims, Py_ssize_t at)
 {
     uint64_t step = number_at(stride, at), reach = 0;

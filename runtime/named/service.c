@@ -608,7 +608,7 @@ enum pl_status pl_service_follow(struct pl_service *service, struct pl_completio
         if (status != PL_OK) {
             const char *name = completion->launched->name;
 
-            pl_error_context(reterr, "a stream that follows '%s'", name ? name : "an operation");
+            pl_error_context(reterr, "a stream's wait for '%s'", name ? name : "an operation");
             pl_world_place_error(service->world, service->all->device.device, reterr);
         }
     }

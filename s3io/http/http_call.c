@@ -21,7 +21,7 @@ void pl_http_call(struct pl_http *http, struct pl_http_call *call, void (*meanwh
         }
         pthread_mutex_lock(&call->lock);
         if (!call->synced.ended) {
-            /* without `meanwhile` no deadline: the engine runs every task, and ends every request at its deadline */
+            /* without `meanwhile` this wait needs no limit: the engine runs all tasks and ends overdue requests */
             pl_deadline_wait(meanwhile ? pl_deadline_after_ns(MEANWHILE_NS) : PL_DEADLINE_NEVER, &call->ended_cond,
                              &call->lock);
         }

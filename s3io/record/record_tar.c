@@ -177,7 +177,7 @@ static enum pl_status read_pax(struct headers *headers, bool is_global, const ch
     return PL_OK;
 }
 
-/* Describes a file or directory by its own header, which is the present one. */
+/* Describes a file or directory by the header that was just read, its own. */
 static enum pl_status describe(struct headers *headers, struct pl_error *reterr)
 {
     static const struct {

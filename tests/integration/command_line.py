@@ -76,8 +76,8 @@ WRONG = {
     "trace --nonsense FILE": "paceline trace: error: there is no option --nonsense; --help lists the options",
     "bench nonsense": "paceline bench: error: expected one operation, allreduce, allgather or broadcast, found 'nonsense'; --help lists the options",
     "bench allgather --bound": "paceline bench: error: --wire, --reproducible, --bound, --peer mpi-best and device buffers are for allreduce, not for allgather",
-    "bench allreduce --max-bytes 1MB": "paceline bench: error: --max-bytes is '1MB', expected a number from 1, or one followed by KiB, MiB or GiB",
-    "bench allreduce --factor 1": "paceline bench: error: --factor is '1', expected a number from 2, or one followed by KiB, MiB or GiB",
+    "bench allreduce --max-bytes 1MB": "paceline bench: error: --max-bytes is '1MB', expected a number from 1 up; KiB, MiB or GiB may follow",
+    "bench allreduce --factor 1": "paceline bench: error: --factor is '1', expected a number from 2 up; KiB, MiB or GiB may follow",
     "bench allreduce --type float": "paceline bench: error: --type is 'float', expected one of float32, float64, float16, bfloat16, int8, int16, int32, "
                                     "int64, uint8, bool",
     "bench allreduce --buffers heap": "paceline bench: error: --buffers is 'heap', expected arena, private or device",
