@@ -20,7 +20,8 @@ each as likely as the others, or between two hosts as likely a cut of 5 s, which
                   have ended, and with two hosts both are linked again), mpirun (until its first rank is), program (until the rank has made its world),
                   loading (data, model, checkpoint, and the first step); by hand and below torchrun ended is from the fault to the start of the first rank
 
-Other bits, or another number of restarts than of processes killed, is a failure.
+Other bits, or another number of restarts than of processes killed, is a failure; not other bits with --script, because DistributedDataParallel chooses its
+buckets anew after a process's first step.
 
 --size resnet50: images of 116 x 116 pixels, so that the network has 25.7 million parameters, 0.6 % more than ResNet-50.
 --by-hand: the job may not be started again, saves a file each second or so, and is started again by this program when it has ended.
@@ -423,7 +424,7 @@ def main():
         print(json.dumps(result), flush=True)
     finally:
         cluster.end()
-    if not options.keeping and (not result["same_bits"] or result["restarts"] not in (None, result["killed"])):
+    if not options.keeping and (not result["same_bits"] and not options.script or result["restarts"] not in (None, result["killed"])):
         sys.exit(f"chaos.py: {result['restarts']} restarts after {result['killed']} kills; the model has {'the same' if result['same_bits'] else 'other'} bits")
 
 
