@@ -21,7 +21,7 @@ each as likely as the others, or between two hosts as likely a cut of 5 s, which
                   loading (data, model, checkpoint, and the first step); by hand and below torchrun ended is from the fault to the start of the first rank
 
 Other bits, or another number of restarts than of processes killed, is a failure; not other bits with --script, because DistributedDataParallel chooses its
-buckets anew after a process's first step.
+buckets again after a process's first step.
 
 --size resnet50: images of 116 x 116 pixels, so that the network has 25.7 million parameters, 0.6 % more than ResNet-50.
 --by-hand: the job may not be started again, saves a file each second or so, and is started again by this program when it has ended.
