@@ -3,7 +3,7 @@
  * The job on this host, from the links to its end. The master runs the job's first process, or is alone: it runs the
  * program or mpirun, finds out how the job ended, and tells the workers. A worker runs what the master asks for, or its
  * own program, and gets the result from the master; with a link beside the program, a worker goes its own
- * way until the master has connected. No process is left behind, and a worker exits after the master.
+ * way until the master has connected. No process is left, and a worker exits after the master.
  */
 #include "entrypoint/supervise/supervise.h"
 

@@ -522,20 +522,27 @@ TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
     }
 }
 
-TEST(a_stop_in_the_half_second_after_a_failure_ends_the_job_as_stopped)
+/* Sets up a job that may be started again, whose program runs and exits with code 3. */
+static void rig_setup_failed(struct rig *rig, struct pl_restarts *restarts)
 {
     static const struct pl_exit_report failed = {
         .kind = PL_PROCESS_PROGRAM, .rank = -1, .host = "localhost", .code = 3, .program = "train"};
+
+    rig_setup(rig, "\"localhost\"");
+    rig->plan.restarts = 3;
+    take_plan(rig);
+    pl_restart_enter(&rig->supervisor, restarts);
+    pl_host_go(&rig->supervisor.state, PL_HOST_LINKING);
+    pl_host_go(&rig->supervisor.state, PL_HOST_RUNNING);
+    pl_supervise_fail_exit(&rig->supervisor, &failed);
+}
+
+TEST(a_stop_in_the_half_second_after_a_failure_ends_the_job_as_stopped)
+{
     struct pl_restarts restarts = {.number = 0};
     struct rig rig;
 
-    rig_setup(&rig, "\"localhost\"");
-    rig.plan.restarts = 3;
-    take_plan(&rig);
-    pl_restart_enter(&rig.supervisor, &restarts);
-    pl_host_go(&rig.supervisor.state, PL_HOST_LINKING);
-    pl_host_go(&rig.supervisor.state, PL_HOST_RUNNING);
-    pl_supervise_fail_exit(&rig.supervisor, &failed);
+    rig_setup_failed(&rig, &restarts);
     pl_supervise_stop(&rig.supervisor, SIGTERM, false);
     pl_restart_decide(&rig.supervisor, "the program on host localhost exited with code 3\n", false);
     ck_assert(!restarts.again);
@@ -547,8 +554,6 @@ TEST(a_stop_in_the_half_second_after_a_failure_ends_the_job_as_stopped)
 
 TEST(line_of_a_restart_says_which_step_is_kept_and_how_many_are_repeated)
 {
-    static const struct pl_exit_report failed = {
-        .kind = PL_PROCESS_PROGRAM, .rank = -1, .host = "localhost", .code = 3, .program = "train"};
     static const struct {
         uint64_t reached;
         const char *words;
@@ -566,13 +571,7 @@ TEST(line_of_a_restart_says_which_step_is_kept_and_how_many_are_repeated)
 
         page.heads[0].mark = pl_kept_head_mark(&page.heads[0]);
         ck_assert_int_eq(pwrite(restarts.kept_fd, &page, sizeof(page), 0), sizeof(page));
-        rig_setup(&rig, "\"localhost\"");
-        rig.plan.restarts = 3;
-        take_plan(&rig);
-        pl_restart_enter(&rig.supervisor, &restarts);
-        pl_host_go(&rig.supervisor.state, PL_HOST_LINKING);
-        pl_host_go(&rig.supervisor.state, PL_HOST_RUNNING);
-        pl_supervise_fail_exit(&rig.supervisor, &failed);
+        rig_setup_failed(&rig, &restarts);
         pl_log_set_fd(log_fd);
         pl_restart_decide(&rig.supervisor, "the program on host localhost exited with code 3\n", true);
         pl_log_set_fd(STDERR_FILENO);
