@@ -156,7 +156,7 @@ def a_user_namespace_is_enough():
 
 
 def without_mounts_shared_folders_are_watched():
-    job = fixed_job()
+    job = Job("echo $SM_HP_X >$job/model/w; echo score=$SM_HP_X\n", space={"x": [1, 99, 3]}, slots=3)  # of several folders that it writes any may be named
     job.command = NO_MOUNTS
     job.run(1)
     assert re.search(f"while trial [0-2] ran, a program has changed '{job.base}/model', which all trials of this host share because .* variable SM_MODEL_DIR",
