@@ -177,8 +177,8 @@ bool pl_request_launched(const struct pl_request *request);
 enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Wait until the request has ended or its deadline has passed, release it, and return its status. A waiting rank spins
- * for a short while, then yields, then sleeps.
+ * Wait until the request has ended or its deadline has passed, release it unless it is persistent, and return its
+ * status. A waiting rank spins for a short while, yielding now and then, and then sleeps.
  */
 enum pl_status pl_request_wait(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
 

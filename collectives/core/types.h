@@ -245,10 +245,10 @@ enum pl_status pl_request_enqueue(struct pl_world *world, const struct pl_collec
 /** Run the queue as far as possible without waiting. Like the functions below, call it with the world's lock held. */
 void pl_request_advance(struct pl_world *world);
 
-/** Wait until the request has ended, release it and return its status. */
+/** Wait until the request has ended, release it unless it is persistent, and return its status. */
 enum pl_status pl_request_wait_for(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Put the request into the list of unused ones. */
+/** Put the request into the list of unused ones, unless it is persistent: then it stays its owner's. */
 void pl_request_release(struct pl_request *request);
 
 /**

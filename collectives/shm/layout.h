@@ -221,7 +221,7 @@ void pl_shm_sleep(struct pl_shm *shm, int64_t until_ns);
 /** Open pidfds of the other processes, if the kernel has them. */
 void pl_shm_open_pidfds(struct pl_shm *shm);
 
-/* ---- run.c: the algorithms ---- */
+/* ---- run.c: headers, the choice of an algorithm, and the one for small transfers ---- */
 
 enum pl_status pl_shm_post(void *state, struct pl_request *request, bool *ret_done,
                            struct pl_error *reterr) PL_MUST_CHECK;

@@ -22,7 +22,7 @@ enum {
     PL_JOB_MASTER_PORT = 7777, /* the port on the first host where torchrun's ranks meet */
 };
 
-/** Absolute paths below the base directory (/opt/ml, or SAGEMAKER_BASE_DIR). */
+/** Absolute paths below the base directory (/opt/ml, or SAGEMAKER_BASE_DIR); drivers.c may put `code` elsewhere. */
 struct pl_job_paths {
     const char *base;
     const char *code;

@@ -256,8 +256,8 @@ static enum pl_status name_nearby(const struct pl_job *job, enum pl_status statu
     return status;
 }
 
-/* Find a command with a path, which is relative to the code directory unless it is absolute. */
-static enum pl_status find_given(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+/* Refuses a command whose file begins with a line that ends in CR LF. Otherwise it is looked up when it is started. */
+static enum pl_status check_given(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     const char *word = job->command.items[0];
     const char *path = word[0] == '/' ? word : code_path(job, word, plan);
@@ -406,7 +406,7 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
     }
     if (job->command.count > 0) {
         program->kind = PL_PROGRAM_GIVEN;
-        PL_TRY(find_given(job, plan, reterr));
+        PL_TRY(check_given(job, plan, reterr));
         pl_strv_add(&program->words, job->command.items[0]);
     } else if (job->program) {
         PL_TRY(find_with_origin(job, pending, program, plan, reterr));

@@ -57,7 +57,7 @@ enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, st
 /** Whether the program has written a failure file itself. */
 bool pl_failure_has_own(const struct pl_failure *failure);
 
-/** Makes the empty file `success`. */
+/** Takes our own text back from the failure file, and makes the empty file `success`. */
 enum pl_status pl_failure_succeed(struct pl_failure *failure, struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_failure_close(struct pl_failure *failure);

@@ -19,6 +19,7 @@
 /* If the same stop signal arrives again within this time, the platform and another host have reported the same stop. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
 #define KILL_ALL_NS (5 * PL_NS_PER_S)
+#define WHOLE_PARTS_NS (55 * PL_NS_PER_S) /* from this stop budget on its parts have their whole length */
 /* If a rank has ended with 0 and others still run after this time, a line is logged. */
 #define EARLY_END_NS (60 * PL_NS_PER_S)
 
@@ -256,9 +257,8 @@ int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64
     if (supervisor->stop.number == 0) {
         return PL_DEADLINE_NEVER;
     }
-    /* A shorter budget keeps the proportions of the parts. */
-    if (budget_ns < 55 * PL_NS_PER_S) {
-        early_ns = (int64_t)((double)early_ns / 110e9 * (double)budget_ns * 2);
+    if (budget_ns < WHOLE_PARTS_NS) { /* the parts of a shorter one are shorter alike */
+        early_ns = (int64_t)((double)early_ns * (double)budget_ns / (double)WHOLE_PARTS_NS);
     }
     return supervisor->stop.ns + budget_ns - early_ns;
 }

@@ -270,7 +270,8 @@ struct pl_supervisor {
 #define PL_SUPERVISE_SYNC_GRACE_NS (15 * PL_NS_PER_S)
 
 /**
- * Reads the options, and makes this process the parent of orphans. `failure` and `signals` still belong to the caller.
+ * Initialises the supervisor from the job's settings, and makes this process the parent of orphans. `failure` and
+ * `signals` still belong to the caller.
  */
 void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
                        struct pl_failure *failure, const struct pl_loop_calls *calls);
@@ -578,7 +579,10 @@ void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links);
 /** Drops every connection of `kind`. */
 void pl_supervise_drop_kind(struct pl_supervisor *supervisor, enum pl_connection_kind kind);
 
-/** Returns the end of the stop budget minus `early_ns`, or never while the job is not being stopped. */
+/**
+ * Returns the end of the stop budget minus `early_ns`, of which a budget below 55 s takes its share alone; never while
+ * the job is not being stopped.
+ */
 int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns);
 
 /**

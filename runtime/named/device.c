@@ -106,7 +106,7 @@ static enum pl_status queue(struct pl_named *named, struct pl_named_batch *batch
     *(device->last ? &device->last->next : &device->first) = batch;
     device->last = batch;
     for (size_t i = 0; i < batch->count; i++) {
-        PL_TRY(pl_operation_run(named, batch->operations[i], reterr));
+        PL_TRY(pl_operation_set_running(named, batch->operations[i], reterr));
     }
     return PL_OK;
 }

@@ -129,7 +129,7 @@ struct pl_named_batch {
 };
 
 enum {
-    NAMED_HEAD_UPDATES = 1 << 0, /* the payload is not empty: announcements, joins or leaves */
+    NAMED_HEAD_UPDATES = 1 << 0, /* this rank announces operations, a join or a leave, in the head or in the payload */
     NAMED_HEAD_JOIN = 1 << 2,
     NAMED_HEAD_LEAVE = 1 << 3,
     NAMED_HEAD_EXPIRED = 1 << 4, /* rounds have agreed on nothing for timeout_s */

@@ -64,7 +64,7 @@ void pl_operation_agree(struct pl_named *named, struct pl_operation *operation)
     }
 }
 
-enum pl_status pl_operation_run(struct pl_named *named, struct pl_operation *operation, struct pl_error *reterr)
+enum pl_status pl_operation_set_running(struct pl_named *named, struct pl_operation *operation, struct pl_error *reterr)
 {
     struct pl_named_entry *entry = operation->entry;
 
@@ -202,7 +202,7 @@ static enum pl_status post_once(struct pl_named *named, struct pl_operation *ope
         return pl_named_device_queue(named, operation, &collective, &counts, reterr);
     }
     PL_TRY(pl_collective_post(named->world, &collective, &operation->request, reterr));
-    return pl_operation_run(named, operation, reterr);
+    return pl_operation_set_running(named, operation, reterr);
 }
 
 /* Starts the collective of an operation, which may end at once. */
@@ -218,7 +218,7 @@ static enum pl_status start(struct pl_named *named, struct pl_operation *operati
     PL_TRY(pl_request_start(request, operation->send, operation->recv, &done, reterr));
     done = done && !named->first_running; /* operations end in the order of their start */
     operation->request = done ? NULL : request;
-    PL_TRY(pl_operation_run(named, operation, reterr));
+    PL_TRY(pl_operation_set_running(named, operation, reterr));
     if (done) {
         pl_operation_finish(named, operation);
     }

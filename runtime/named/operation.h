@@ -28,8 +28,8 @@ void pl_operation_agree(struct pl_named *named, struct pl_operation *operation);
  * Marks an operation as running: its collective is in a request, or in a batch of the device. Its entry no longer takes
  * part in rounds.
  */
-enum pl_status pl_operation_run(struct pl_named *named, struct pl_operation *operation,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_operation_set_running(struct pl_named *named, struct pl_operation *operation,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Ends an operation in host memory whose collective has succeeded. */
 void pl_operation_finish(struct pl_named *named, struct pl_operation *operation);

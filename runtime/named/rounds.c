@@ -179,7 +179,7 @@ static void fail(struct pl_named *named, struct pl_operation *operation, enum pl
     pl_operation_end(named, operation, status, failure);
 }
 
-/* Fails every tensor in flight. All ranks do so in the same round. */
+/* Fails every tensor that does not run yet. All ranks do so in the same round. */
 static enum pl_status fail_pending(struct pl_named *named, enum pl_status status, const char *failure,
                                    struct pl_error *reterr)
 {

@@ -63,7 +63,7 @@ struct pl_service {
         bool leaving, left;
         bool stop;
         int64_t aborts_until_ns; /* until this time waiting threads leave the lead to pl_service_abort() */
-        int64_t begun_ns;        /* time when a thread last led for the bytes that it had submitted */
+        int64_t begun_ns;        /* time when a thread last led for one step after a submission */
     } synced;
     /* used by the leader only */
     struct pl_named_submission *first_taken; /* submissions in flight in an engine */

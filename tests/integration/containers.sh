@@ -289,7 +289,7 @@ S
       config "$work/ten-$name/$host" "$host" '["algo-1", "algo-2"]' eth0 "{\"epochs\": \"10\", \"batch-size\": \"32\", $program$mpi}"
       mkdir -p "$work/ten-$name/$host/model"
       start "$host" --network "$network" --network-alias "$host" --hostname "$host" --shm-size 64m -v "$work/ten-$name/$host:/opt/ml" \
-        -v "$work/digits:/opt/ml/input/data:ro" -v "$work/dies:/opt/ml/code:ro" -e PACELINE_MAX_RESTARTS=10 -e PACELINE_REPRODUCIBLE=1 --entrypoint sh -- \
+        -v "$work/digits:/opt/ml/input/data:ro" ${program:+-v "$work/dies:/opt/ml/code:ro"} -e PACELINE_MAX_RESTARTS=10 -e PACELINE_REPRODUCIBLE=1 --entrypoint sh -- \
         -c 'paceline train; code=$?; find /dev/shm -mindepth 1 >/opt/ml/output/left; exit $code'
     done
     end_well algo-1 algo-2

@@ -150,7 +150,7 @@ def both(host):
 
 
 CASES = []
-RESTARTS = ('restarts', 'restarts_full', 'training', 'training_full')  # the last two: restarts.py
+RESTARTS = ('restarts', 'restarts_full', 'training', 'training_full', 'others_full')  # the last three: restarts.py
 
 
 def case(group, name, hosts, when='', fault='', ends='', check='', env=(), before='', later=None, needs=None):

@@ -4,14 +4,18 @@
 
     restarts.py training [PART]         examples/mnist is killed and comes to the same bits; a shell script that counts; a sample that kills its rank
     restarts.py training_full [PART]    examples/mnist with a second fault in each phase, on one host with four ranks and on two with two each
+    restarts.py others_full [PART]      ten kills at random times of programs of other projects, as they are there: the DDP tutorial of pytorch/examples, and
+                                        Horovod's elastic_torch_main.py and elastic_tensorflow2_main.py
 
-SEED=N draws other times.
+The programs of others are taken from folders that PYTORCH_EXAMPLES and HOROVOD_SOURCE name, else fetched by git into the build folder; without them their rows
+are left out. SEED=N draws other times.
 """
 import os
+import pathlib
 import sys
 
 import faults
-from faults import BUILD, LOOKS, PACELINE, Host, again, ended, in_group, new_group
+from faults import BUILD, LOOKS, PACELINE, Host, again, both, case, ended, in_group, new_group
 
 SOURCE = os.environ['PACELINE_SOURCE']
 os.environ.pop('LD_LIBRARY_PATH', None)  # meson's leads to the libraries of tests/fakes, among them a driver with a GPU
@@ -64,14 +68,15 @@ def trained(group, name, count, words, causes, resumed, inside=':', before='', c
 
 # A rank that is killed in step 12 leaves step 10 or 11: the copy of step 11 may not be whole yet. What rank 0 leaves is certain, because it completes a copy before
 # the next one.
-KILLED = r'; step 1[01] is kept in memory'
+KEPT = r'; step {} is kept in memory\(, [1-9] steps\? \(is\|are\) repeated\)\?'
+KILLED = KEPT.format('1[01]')
 TABLE = (
     ('a rank is killed in the middle', '0:3:12:step', [(3, KILLED)], '1[01]'),
     ('a second fault inside MPI_Init', '0:3:12:step 1:2:1:open=_segment.', [(3, KILLED), (2, KILLED)], '1[01]'),
     ('a second fault while loading', '0:3:12:step 1:0:1:load', [(3, KILLED), (0, KILLED)], '1[01]'),
-    ('a second fault while keeping', '0:3:12:step 1:0:5:keep', [(3, KILLED), (0, '; step 1[23] is kept in memory')], '1[23]'),
-    ("a second fault during the write of a checkpoint's file", '0:3:12:step 1:0:4:write=/.checkpoint-', [(3, KILLED), (0, '; step 16 is kept in memory')], '16'),
-    ('a second fault in the last step', '0:0:23:keep 1:1:13:step', [(0, '; step 11 is kept in memory'), (1, '; step 2[23] is kept in memory')], '2[23]'),
+    ('a second fault while keeping', '0:3:12:step 1:0:5:keep', [(3, KILLED), (0, KEPT.format('1[23]'))], '1[23]'),
+    ("a second fault during the write of a checkpoint's file", '0:3:12:step 1:0:4:write=/.checkpoint-', [(3, KILLED), (0, KEPT.format('16'))], '16'),
+    ('a second fault in the last step', '0:0:23:keep 1:1:13:step', [(0, KEPT.format('11')), (1, KEPT.format('2[23]'))], '2[23]'),
 )
 for count in (1, 2):
     for name, words, causes, resumed in TABLE:
@@ -144,6 +149,114 @@ ended('training', 'a sample that kills its rank', POISON, 'bad', r'^rank 1 on ho
       check="""[ "$(grep -c 'begins after step 0$' "$cluster/algo-1.log") $(grep -c 'begins after step 10$' "$cluster/algo-1.log")" = "1 1" ] ||
   case_failed "it has not begun at step 0 and after step 10" """)
 
+# --- programs of others, with ten kills at random times ---
+
+# Copies files of a repository into $cluster/others: VARIABLE REPOSITORY REVISION FILE...; says in `skipped` why not.
+OTHERS = r"""fetch_others() {
+  local source=${!1:-$PACELINE_BUILD/$(basename "$2")-source} url=$2 revision=$3 file
+  shift 3
+  mkdir -p "$cluster/others" "$source"
+  for file; do
+    if [ ! -e "$source/$file" ]; then
+      GIT_TERMINAL_PROMPT=0 timeout 300 sh -c 'git init -q "$0" && git -C "$0" fetch -q --depth 1 "$1" "$2" && git -C "$0" checkout -q FETCH_HEAD' "$source" "$url" "$revision" \
+        >/dev/null 2>&1 || skipped="there is no $source/$file, and git cannot fetch it from $url"
+    fi
+    [ ! -e "$source/$file" ] || cp "$source/$file" "$cluster/others"
+  done
+}
+# NUMBER REGEX LINES HOSTS PROGRAM: so many times one of the two processes of a host whose words match PROGRAM is killed, after LINES more lines of the output
+# match REGEX and a random time. The job may end before; `kills` is how often it was killed.
+kill_often() {
+  local lines=0 host which pid code=$cluster/algo-1.code
+  RANDOM=${SEED:-1} kills=0
+  while [ $kills -lt "$1" ] && [ ! -e "$code" ]; do
+    until [ "$(grep -c "$2" "$cluster/algo-1.log")" -ge $((lines + $3)) ] || [ -e "$code" ]; do sleep 0.02; done
+    sleep 0.$(printf %02d $((RANDOM % 50)))
+    host=algo-$((RANDOM % $4 + 1)) which=$((RANDOM % 2 + 1)) pid=
+    until [ -n "$pid" ] || [ -e "$code" ]; do pid=$(host_run "$host" pgrep -f "$5" 2>/dev/null | sed -n "${which}p") || true; done
+    host_run "$host" kill -KILL "$pid" 2>/dev/null || break
+    kills=$((kills + 1))
+    until grep "restart $kills of" "$cluster/algo-1.log" >/dev/null || [ -e "$code" ]; do sleep 0.02; done
+    lines=$(grep -c "$2" "$cluster/algo-1.log")
+  done
+}
+"""
+
+
+def killed(name, hosts, before, kill, check, env=()):
+    case('others_full', name, hosts, before=OTHERS + before, fault=kill, ends='case_ends 600 ' + ' '.join(f"{host} 0 ''" for host in sorted(hosts)),
+         env=['PACELINE_MAX_RESTARTS=10', 'OMP_NUM_THREADS=1', *env], check=f"""
+echo "  killed $kills times"
+[ $kills -gt 0 ] || case_failed "no kill came in time"
+[ "$(grep -c '"cause"' "$cluster/algo-1/ml/output/data/restarts.jsonl")" = $kills ] || case_failed "restarts.jsonl has not $kills restarts"
+sed -i '\\,^/tmp/torchelastic_,d' "$cluster"/*/ml/after # torchrun leaves a folder of logs each time that it runs
+expect_nothing
+{check}""")
+
+
+# The tutorial is for GPUs: a sitecustomize puts its tensors where they are, and its process group on Gloo. It also renames a snapshot into its place, which the
+# tutorial writes over: a kill in the middle of that is not ours to survive.
+ON_CPU = """import os
+if "LOCAL_RANK" in os.environ:
+    import torch, torch.distributed
+    from torch.nn.parallel import DistributedDataParallel
+    def replaced(owner, name, make):
+        setattr(owner, name, make(getattr(owner, name)))
+    def renaming(plain):
+        def save(value, path, new=".new" + os.environ["RANK"]):
+            plain(value, path + new)
+            os.replace(path + new, path)
+        return save
+    torch.cuda.set_device = lambda device: None
+    replaced(torch.distributed, "init_process_group", lambda plain: lambda backend: plain("gloo"))
+    replaced(DistributedDataParallel, "__init__", lambda plain: lambda self, module, device_ids: plain(self, module))
+    replaced(torch, "load", lambda plain: lambda path, map_location: plain(path, map_location="cpu"))
+    replaced(torch, "save", renaming)
+    for kind in torch.nn.Module, torch.Tensor:
+        replaced(kind, "to", lambda plain: lambda self, *to, **named: self if to and isinstance(to[0], int) else plain(self, *to, **named))
+"""
+TORCH = python_with('torch') if 'others_full' in sys.argv else None
+for count in (1, 2) if TORCH else ():
+    nodes = f'--nnodes 2 --node_rank $((${{SM_CURRENT_HOST#algo-}} - 1)) --master_addr algo-1 --master_port 29500' if count == 2 else ''
+    tutorial = Host(inside='mkdir -p /opt/ml/checkpoints; mount --bind "$OTHERS/checkpoints" /opt/ml/checkpoints', process=['sh', '-c', LOOKS, 'sh', PACELINE, '--', 'sh',
+                    '-c', f'cd /opt/ml/checkpoints && exec torchrun {nodes} --nproc_per_node 2 "$OTHERS/multigpu_torchrun.py" 300 2'], files={
+                        'bin/torchrun': f'#!{TORCH}\n' + pathlib.Path(SOURCE, 'tests/support/torchrun.py').read_text(), 'cpu/sitecustomize.py': ON_CPU})
+    killed(f'the DDP tutorial of PyTorch under torchrun, {count} host{"s" * (count - 1)}', both(tutorial) if count == 2 else {'algo-1': tutorial},
+           """fetch_others PYTORCH_EXAMPLES https://github.com/pytorch/examples 77f55b912142e11fcfdf5b530231fb9c52f181e8 \
+  distributed/ddp-tutorial-series/multigpu_torchrun.py distributed/ddp-tutorial-series/datautils.py
+rm -rf "$cluster/others/checkpoints"
+mkdir "$cluster/others/checkpoints"
+cluster_environment+=("OTHERS=$cluster/others" "PATH=/opt/ml/bin:$PATH")""",
+           f"kill_often 10 'Training snapshot saved' 1 {count} 'python.* -u .*multigpu_torchrun.py'",
+           """[ "$(grep -c 'Resuming training from snapshot at Epoch' "$cluster/algo-1.log")" = $((2 * kills)) ] || case_failed "not each attempt went on from its snapshot"
+expect_line algo-1 'Epoch 298 | Training snapshot saved'""", env=['PYTHONPATH=/opt/ml/cpu', 'PYTHONUNBUFFERED=1'])
+
+# Horovod's programs draw their data at their start: a sitecustomize seeds that, and prints the weights at the end.
+SEEDED = """import atexit, os, sys
+if "OMPI_COMM_WORLD_RANK" in os.environ:
+    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    {}(rank)
+    if rank == 0:
+        atexit.register(lambda: print("weights", [value.tolist() for value in sys.modules["__main__"].model.{}], flush=True))
+"""
+PRINTED = """grep -h '^weights ' "$cluster/algo-1.log" >"$cluster/algo-1.weights" || case_failed "no weights"\n"""
+for program, version, seed, weights in (('elastic_torch_main', 'torch', '__import__("torch").manual_seed', 'state_dict().values()'),
+                                        ('elastic_tensorflow2_main', '2.21.0', '__import__("tensorflow").random.set_seed', 'get_weights()')):
+    elastic = {'algo-1': Host(ranks=2, files={'seeded/sitecustomize.py': SEEDED.format(seed, weights)}, process=['sh', '-c', LOOKS, 'sh', PACELINE, '--', 'sh', '-c',
+               f'exec {BUILD}/horovod-{version}/bin/python "$OTHERS/{program}.py" --logfile /opt/ml/output/data/epochs --epochs 300'])}
+    prepare = f"""if python=$(python3 {SOURCE}/tests/support/horovod_python.py {version}); then
+  "$python" -c 'import psutil' 2>/dev/null || "$python" -m pip install -q psutil >/dev/null 2>&1 || skipped="pip cannot install psutil"
+  "$paceline" horovod --python "$python" >/dev/null
+else
+  skipped=${{python#SKIP: }}
+fi
+fetch_others HOROVOD_SOURCE https://github.com/horovod/horovod v0.28.1 test/integration/data/{program}.py
+cluster_environment+=("OTHERS=$cluster/others")"""
+    variables = ['PYTHONPATH=/opt/ml/seeded', 'OMP_NUM_THREADS=1', 'TF_USE_LEGACY_KERAS=1', 'TF_CPP_MIN_LOG_LEVEL=3']
+    case('others_full', f"Horovod's {program}.py without faults", elastic, before=OTHERS + prepare, env=variables, ends="case_ends 600 algo-1 0 ''",
+         check=PRINTED + f'mv "$cluster/algo-1.weights" "$cluster/{program}"')
+    killed(f"Horovod's {program}.py", elastic, prepare, "kill_often 10 '^epoch ' 6 1 '/bin/python [^\"]*/{0}.py'".format(program), PRINTED +
+           f'cmp "$cluster/algo-1.weights" "$cluster/{program}" || case_failed "the weights have other bits than without faults"', env=variables)
 
 if __name__ == '__main__':
     sys.exit(faults.main())
