@@ -204,7 +204,6 @@ each_program() {
   done
 }
 list_missing() { loads "$1" | sed -nE 's/^[[:space:]]*([^ ]+) => not found.*/\1/p'; }
-list_refused() { loads "$1" | sed -nE "s|.*version .([A-Za-z]+_[0-9.]+).? not found \(required by ($prefix/lib/linked/[^)]*)\).*|\2:\1|p"; }
 more=yes
 while [ $more = yes ]; do
   more=no
@@ -217,20 +216,13 @@ while [ $more = yes ]; do
     done
   done
 done
-refused=$(each_program list_refused | sort -Vr | sort -u -t : -k 1,1) # of each library the latest version
-for file in $refused; do
-  name=${file%:*}
-  name=${name##*/}
-  rm -f "$linked/$name"
-  lack "the base has no $name, and the one in $prefix/lib/carried needs ${file##*:}: install $(package_of "$name")"
-done
 for name in $(each_program list_missing | sort -u); do
   case $name in
     "$mpi_abi") [ $mpi = no ] || [ -z "$mpirun" ] || lack "the loader finds no $mpi_abi of $mpirun" ;;
     libopenblas.so.0) say "the example programs need $name: $(package_of "$name") has it; all else works without" ;;
     libstdc++.so.6 | libgcc_s.so.1) say "Horovod's modules for TensorFlow need $name: $(package_of "$name") has it; all else works without" ;;
     libcuda* | libcudnn* | libcublas*) say "GPUs in the example programs need $name of NVIDIA's images; all else works without" ;;
-    *) case $refused in *"/$name:"*) ;; *) lack "the base has no $name: install $(package_of "$name")" ;; esac ;;
+    *) lack "the base has no $name: install $(package_of "$name")" ;;
   esac
 done
 
