@@ -32,8 +32,7 @@ struct pl_program {
  * Decide what kind of program the job names, and find it; its texts live as long as the plan. Adds to `plan` the steps
  * that install its requirements, the file whose execute bits are missing, and warnings.
  *
- * Errors  PL_NOT_FOUND: there is code but no program is named, the program that the job names does not exist, or
- *         Python does not. A given command is not looked up here.
+ * Errors  PL_NOT_FOUND: there is code but no program is named, its file does not exist, or Python does not.
  */
 enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
                                struct pl_error *reterr) PL_MUST_CHECK;

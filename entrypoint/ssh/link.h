@@ -19,18 +19,16 @@
 #define PL_FRAME_LIST(X)                                                                                               \
     X(HELLO, "kind, host, and for a shim its rank, the ranks on its host, its CPUs, the number of connections that "   \
              "its host has accepted, for the master its attempt of the job: the first frame on every connection")      \
-    X(READY, "host, processes, restarts: this host has everything that it needs to run ranks, and its devices make "   \
-             "this number "                                                                                            \
-             "of processes; so often it would start the job again; from the master, the host alone: all hosts are "    \
-             "linked")                                                                                                 \
+    X(READY,                                                                                                           \
+      "host, processes, restarts: this host has all that it needs to run ranks, and its devices make this number of "  \
+      "processes; so often it would start the job again; from the master, the host alone: all hosts are linked")       \
     X(HEARTBEAT, "no field: the sender is alive")                                                                      \
     X(START, "host, command: run this launch daemon on your host")                                                     \
     X(STARTED, "error: why the daemon does not run; empty if it runs")                                                 \
     X(BEGUN, "pid: a watched program runs")                                                                            \
     X(ENDED, "an exit report, see exit_report.c")                                                                      \
-    X(SIGNAL,                                                                                                          \
-      "signal: a shim forwards it to its program, but a stop to a rank without a handler only after RELEASE; between " \
-      "hosts it stops the job")                                                                                        \
+    X(SIGNAL, "signal: a shim forwards it to its program, a stop to a rank without a handler after RELEASE; between "  \
+              "hosts it stops the job")                                                                                \
     X(RESULT, "failed (0, 1, or again and after the text the number of the attempt that follows), text: how the job "  \
               "ended")                                                                                                 \
     X(DONE, "no field: no process of the job is left on this host")                                                    \

@@ -439,8 +439,7 @@ static void wait_for_readers(struct shim *shim)
 }
 
 /* The program's orphans are now our children. Kill them: otherwise mpirun waits for each one that holds the output
- * open. A launcher's orphans are shims of ranks: no time is left to them, in which they would report ends that the
- * launcher's end has caused. */
+ * open. A launcher's orphans are shims, which must have no time to report ends that the launcher's end has caused. */
 static void end_orphans(struct shim *shim)
 {
     int64_t deadline_ns;

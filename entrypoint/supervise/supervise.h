@@ -579,10 +579,7 @@ void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links);
 /** Drops every connection of `kind`. */
 void pl_supervise_drop_kind(struct pl_supervisor *supervisor, enum pl_connection_kind kind);
 
-/**
- * Returns the end of the stop budget minus `early_ns`, of which a budget below 55 s takes its share alone; never while
- * the job is not being stopped.
- */
+/** Returns the end of the stop budget minus `early_ns` (below 55 s in proportion), or never while no stop has begun. */
 int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns);
 
 /**
