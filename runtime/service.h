@@ -6,8 +6,7 @@
  * thread waits, the service's own thread leads: 1 to 2 ms after a submission, or at once if the operation has a
  * callback or is polled. Between two steps it sleeps, as it does with nothing in flight; while callbacks are due it
  * yields instead, for at most 100 us after the last progress. A submitting thread leads for one step if start_bytes
- * were submitted, so that large transfers start early, or if operations in host memory run; not while callbacks are
- * due.
+ * were submitted, to start large transfers early, or if operations in host memory run; not while callbacks are due.
  *
  * Process sets are numbered groups of ranks, each with a world and names of its own. Set 0 is the whole world. There is
  * no order between sets: ranks may wait for several sets in different orders.
