@@ -241,7 +241,7 @@ if "OMPI_COMM_WORLD_RANK" in os.environ:
 """
 PRINTED = """sed -n 's/.*>:weights //p' "$cluster/algo-1.log" >"$cluster/algo-1.weights"\n[ -s "$cluster/algo-1.weights" ] || case_failed "no weights"\n"""
 for program, version, seed, weights in (('elastic_torch_main', 'torch', '__import__("torch").manual_seed', 'state_dict().values()'),
-                                        ('elastic_tensorflow2_main', '2.21.0', '__import__("tensorflow").random.set_seed', 'get_weights()')):
+                                        ('elastic_tensorflow2_main', '2.21.0', '__import__("tensorflow").keras.utils.set_random_seed', 'get_weights()')):
     elastic = {'algo-1': Host(ranks=2, files={'seeded/sitecustomize.py': SEEDED.format(seed, weights)}, process=['sh', '-c', LOOKS, 'sh', PACELINE, '--', 'sh', '-c',
                f'exec {BUILD}/horovod-{version}/bin/python "$OTHERS/{program}.py" --logfile /opt/ml/output/data/epochs --epochs 300'])}
     prepare = f"""if python=$(python3 {SOURCE}/tests/support/horovod_python.py {version}); then
