@@ -35,10 +35,10 @@ struct pl_channel {
     /* Pipe Mode: the FIFOs have only the records of this rank. `paceline train` deals them and sets PACELINE_FIFOS: see
      * s3io/pipe/split.h. */
     bool is_dealt;
-    /* Pipe Mode in a job that may be started again: path of a file with the number of the platform's FIFOs of which
-     * reading has begun, because they are used up; NULL: none. Of a dealt channel the ranks count their own FIFOs. */
+    /* Pipe Mode under `paceline train`: path of a file with the number of the platform's FIFOs of which reading has
+     * begun, because they are used up. Each epoch is read from the next FIFO, whatever the epoch's number: a program
+     * that resumes may begin with any. NULL: epoch N is FIFO N. Of a dealt channel the ranks count their own FIFOs. */
     const char *begun_path;
-    bool goes_on;     /* the job was started again: an epoch is read from the next FIFO, whatever the epoch's number */
     bool is_shuffled; /* the platform gives each epoch another order (ShuffleConfig) */
 };
 

@@ -102,22 +102,20 @@ enum pl_status pl_channel_setup_directory(const char *name, const char *path, st
     return PL_OK;
 }
 
-/* Finds out which FIFO is next in a job that may be started again. Process 1 of the host keeps the file `opened-NAME`
- * of its run directory from one attempt to the next (entrypoint/supervise/restart.h). */
+/* Finds the file that says which FIFO is next. Process 1 of the host keeps the file `opened-NAME` of its run directory
+ * from one attempt of the job to the next (entrypoint/supervise/restart.h). */
 static enum pl_status find_begun(const struct pl_environment *environment, struct pl_channel_setup *setup,
                                  struct pl_error *reterr)
 {
-    const char *restart = pl_environment_get_or(environment, "PACELINE_RESTART", NULL);
     const char *directory = pl_environment_get_or(environment, "PACELINE_RUN_DIR", NULL);
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    if (setup->info.mode != PL_CHANNEL_PIPE || !restart || !directory) {
+    if (setup->info.mode != PL_CHANNEL_PIPE || !directory) {
         return PL_OK;
     }
     pl_text_printf(&path, "%s/opened-%s", directory, setup->name);
     PL_TRY(pl_text_take(&path, &setup->begun_path, reterr));
     setup->info.begun_path = setup->begun_path;
-    setup->info.goes_on = strcmp(restart, "0") != 0;
     return PL_OK;
 }
 
@@ -213,7 +211,7 @@ enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t 
     } else if (channel->begun_path) {
         PL_TRY(pl_text_set(&begun, reterr, "%s", channel->begun_path));
     }
-    PL_TRY(channel->goes_on ? read_begun(begun.data, &number, reterr) : PL_OK);
+    PL_TRY(channel->begun_path ? read_begun(begun.data, &number, reterr) : PL_OK);
     PL_TRY(pl_text_set(&path, reterr, "%s_%" PRIu64, channel->path, number));
     PL_TRY(pl_source_open_fifo(pl_text_string(&path), &source, reterr));
     if (channel->begun_path) {

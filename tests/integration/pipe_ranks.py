@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -94,6 +95,37 @@ for epoch in range(max(0, len(got) - 1), 4):
             raise SystemExit(3 + restart)
 with open(os.path.join(output, "rank-" + rank), "w") as file:
     json.dump(got, file)
+'''
+
+# After SIGTERM all ranks save after the same step, and end; the next job, which has the checkpoints, goes on.
+TRAINED = '''
+import os, signal, time
+import numpy
+import paceline
+from paceline.checkpoint import Checkpoints
+from paceline.data import Dataset
+stopped, stop_at = [], int(os.environ.get("TEST_STOP", "0"))
+signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+paceline.init()
+dataset = Dataset("training", {"id": "int64"}, batch=16, shuffle=50, seed=3, timeout=60)
+with Checkpoints() as checkpoints:
+    step, tensors, places = checkpoints.load() or (0, {"weights": numpy.zeros(8)}, None)
+    weights = tensors["weights"]
+    if places:
+        dataset.load_state_dict(places[paceline.rank()])
+    while step < 4 * 32:
+        for batch in dataset:
+            x = numpy.sin(batch["id"][:, None] * numpy.arange(1, 9))
+            weights += 0.1 * paceline.allreduce((x * (1 - x @ weights)[:, None]).mean(0), name="gradient")
+            step += 1
+            if step == stop_at:
+                print("stop me", flush=True)
+            while step == stop_at and not stopped:
+                time.sleep(0.01)
+            if paceline.allreduce(numpy.array([len(stopped)]), op=paceline.Max, name="stopped")[0]:
+                checkpoints.save(step, tensors, paceline.allgather_object(dataset.state_dict()))
+                raise SystemExit(0)
+numpy.save(os.environ["SM_MODEL_DIR"] + "/weights.npy", weights)
 '''
 
 DATA = '''
@@ -293,6 +325,31 @@ def stopped():
     print(f"ok: {job.what}", flush=True)
 
 
+def resumed(python, *steps):
+    """A job that SIGTERM has stopped after each of these steps, and the next one with its checkpoints, which reads the platform's FIFOs from number 0, end as one job."""
+    stream, weights = b"".join(map(FORMATS["tfrecord"], range(1001))), set()
+    for stops in (), steps:
+        before = None
+        for stop in (*stops, 0):
+            job = Job(f"stopped after step {stop}", {"part-0": stream}, mpi(2), TEST_STOP=str(stop))
+            job.environment["PACELINE_CHECKPOINT_DIR"] = str(job.base / "saved")
+            (job.base / "code/program.py").write_text(TRAINED)
+            if before:
+                shutil.copytree(before.base / "saved", job.base / "saved")
+            job.start("--", python, job.base / "code/program.py")
+            if stop:
+                deadline = time.monotonic() + LIMIT_S
+                while job.text().count("stop me") < 2:
+                    assert time.monotonic() < deadline and job.process.poll() is None, f"{job.what}: it did not come:\n{job.text()}"
+                    time.sleep(0.02)
+                job.process.send_signal(signal.SIGTERM)
+            job.end()
+            before = job
+        weights.add((job.base / "model/weights.npy").read_bytes())
+    assert len(weights) == 1, "the weights differ from those without a stop"
+    print(f"ok: stopped after steps {steps}, and resumed by other jobs: the same weights", flush=True)
+
+
 def by_data(python):
     """paceline.data reads its FIFO, and does not divide it once more; an error of the data reaches each rank."""
     stream = b"".join(map(FORMATS["tfrecord"], range(1001)))
@@ -367,6 +424,7 @@ def main():
         by_data(with_numpy)
         places(with_numpy, 1, 0, {"ShuffleConfig": {"Seed": 1}})
         places(with_numpy, 2, 50)
+        resumed(with_numpy, 20, 64, 75)
     else:
         print("not shown: paceline.data, no Python here has numpy")
     by_torch(with_torch) if with_torch else print("not shown: torchrun, no Python here has torch")
