@@ -282,6 +282,7 @@ $mnist "\$@" &
 sleep 1
 kill -KILL \$! \$\$
 S
+  chmod +x "$work/dies/program.sh"
   for name in calm dies; do
     program=
     [ $name = calm ] || program='"sagemaker_program": "program.sh", '
