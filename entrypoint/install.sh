@@ -124,7 +124,7 @@ find_mpirun() ( # IFS and -f are this subshell's
     fi
   done
 )
-loads() { LD_TRACE_LOADED_OBJECTS=1 LD_WARN=yes "$loader" "$1" 2>&1; }
+loads() { LD_TRACE_LOADED_OBJECTS=1 "$loader" "$1" 2>&1; }
 linked=$prefix/lib/linked
 rm -rf "$linked"
 mkdir "$linked"

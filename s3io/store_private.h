@@ -98,7 +98,7 @@ enum pl_status pl_store_open_directory(const char *path, bool dotted, struct pl_
 enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Opens the FIFO of `epoch`, as pl_source_open_fifo(). PL_INVALID for channels that are not in Pipe Mode. */
+/** Opens the FIFO for `epoch`, as pl_source_open_fifo(). PL_INVALID for channels that are not in Pipe Mode. */
 enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -206,12 +206,11 @@ enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t 
     if (channel->mode != PL_CHANNEL_PIPE) {
         return pl_error_set(reterr, PL_INVALID, "channel '%s' is not in Pipe Mode", channel->name);
     }
-    if (channel->begun_path && channel->is_dealt) { /* the rank's FIFOs begin with number 0 in each attempt */
-        PL_TRY(pl_text_set(&begun, reterr, "%s.opened", channel->path));
-    } else if (channel->begun_path) {
-        PL_TRY(pl_text_set(&begun, reterr, "%s", channel->begun_path));
+    if (channel->begun_path) { /* a rank's own FIFOs begin with number 0 in each attempt */
+        PL_TRY(channel->is_dealt ? pl_text_set(&begun, reterr, "%s.opened", channel->path)
+                                 : pl_text_set(&begun, reterr, "%s", channel->begun_path));
+        PL_TRY(read_begun(begun.data, &number, reterr));
     }
-    PL_TRY(channel->begun_path ? read_begun(begun.data, &number, reterr) : PL_OK);
     PL_TRY(pl_text_set(&path, reterr, "%s_%" PRIu64, channel->path, number));
     PL_TRY(pl_source_open_fifo(pl_text_string(&path), &source, reterr));
     if (channel->begun_path) {
