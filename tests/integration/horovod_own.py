@@ -13,14 +13,13 @@ import argparse
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
 
 SUPPORT = pathlib.Path(__file__).resolve().parents[1] / "support"
 sys.path[0] = str(SUPPORT)  # not this folder, which has a horovod.py
-SKIP, TAG, REPOSITORY = 77, "v0.28.1", "https://github.com/horovod/horovod"
+from fetched import fetched  # noqa: E402
 FILES = ("test/parallel/test_torch.py", "test/utils/common.py")
 # With tensors on a GPU these ask for what docs/horovod.md says is otherwise here: they are left out.
 OTHERWISE = {
@@ -28,22 +27,6 @@ OTHERWISE = {
     "float16 is multiplied by a factor in float32 and rounded once, where Horovod rounds the factor and each product":
         tuple(f"test_horovod_{kind}_{factor}" for kind in ("allreduce", "reducescatter", "grouped_reducescatter") for factor in ("prescale", "postscale")),
 }
-
-
-def source(given):
-    """A folder with FILES."""
-    if given:
-        return given
-    build = os.environ["PACELINE_BUILD"]
-    folder = pathlib.Path(build, "horovod-source")
-    if not all((folder / name).is_file() for name in FILES):
-        shutil.rmtree(folder, ignore_errors=True)
-        done = subprocess.run(["git", "-c", "advice.detachedHead=false", "clone", "-q", "--depth", "1", "--no-recurse-submodules", "--branch", TAG, REPOSITORY, str(folder)],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"})
-        if done.returncode != 0:
-            print(f"skipped: git cannot fetch Horovod's tests from {REPOSITORY}: {(done.stdout.strip().splitlines() or ['no word'])[-1]}")
-            sys.exit(SKIP)
-    return folder
 
 
 def python_of(device):
@@ -76,7 +59,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument("--only", help="pytest's -k")
     args = parser.parse_args()
-    folder, python = source(args.source), python_of(args.device)
+    folder, python = args.source or fetched("https://github.com/horovod/horovod", "v0.28.1", FILES), python_of(args.device)
     missing = [name for name in FILES if not (pathlib.Path(folder) / name).is_file()]
     if missing:
         sys.exit(f"{folder} has no {missing[0]}")
