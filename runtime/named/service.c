@@ -23,8 +23,10 @@ enum {
 };
 _Static_assert(SMALL_BYTES >= sizeof(struct pl_named_submission) + sizeof(struct pl_operation) + 256, "too small");
 
-/* How long the service's thread leaves a submission to a thread that may soon wait for it. */
-static const int64_t WATCH_NS = PL_NS_PER_MS;
+/* How long the service's thread leaves a submission to a thread that may soon wait for it. It doubles with each look
+ * that was not needed, because a look takes the processor from a program that computes. */
+static const int64_t WATCH_SHORTEST_NS = PL_NS_PER_MS;
+static const int64_t WATCH_LONGEST_NS = 8 * PL_NS_PER_MS;
 /* How long a waiting thread polls before its first nap, and the shortest and longest naps. */
 static const int64_t LOOK_NS = 160 * PL_NS_PER_US;
 static const int64_t WAIT_NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
@@ -65,25 +67,34 @@ static void thread_nap(struct pl_service *service)
     }
 }
 
+/* What the service's thread knows from its last look. */
+struct watch {
+    uint64_t calls;   /* of the program, until then */
+    int64_t since_ns; /* time since when no other thread leads what is in flight; 0: one may, or nothing is */
+    int64_t watch_ns; /* time until the next look */
+};
+
 /* Returns whether the service's thread is to lead now; sleeps if nothing is in flight. Call it under the lock. */
-static bool thread_may_lead(struct pl_service *service, uint64_t *seen, int64_t *since_ns)
+static bool thread_may_lead(struct pl_service *service, struct watch *watch)
 {
     int64_t deadline_ns = PL_DEADLINE_NEVER;
 
     if (service->synced.outstanding == 0 || service->synced.leads || service->synced.waiters > 0) {
-        *since_ns = 0;
-        if (*seen != service->synced.calls_made) { /* a program that soon calls again need not wake this thread */
-            deadline_ns = pl_clock_now_ns() + WATCH_NS;
+        watch->since_ns = 0;
+        if (watch->calls != service->synced.calls_made) { /* a program that calls again need not wake this thread */
+            deadline_ns = pl_clock_now_ns() + watch->watch_ns;
         }
-        *seen = service->synced.calls_made;
+        watch->calls = service->synced.calls_made;
     } else {
-        *since_ns = *since_ns ? *since_ns : pl_clock_now_ns();
-        *since_ns = *since_ns > service->synced.begun_ns ? *since_ns : service->synced.begun_ns;
-        deadline_ns = *since_ns + WATCH_NS;
+        watch->since_ns = watch->since_ns ? watch->since_ns : pl_clock_now_ns();
+        watch->since_ns = watch->since_ns > service->synced.begun_ns ? watch->since_ns : service->synced.begun_ns;
+        deadline_ns = watch->since_ns + watch->watch_ns;
         if (service->synced.urgent || service->synced.calls > 0 || pl_deadline_passed(deadline_ns)) {
+            watch->watch_ns = WATCH_SHORTEST_NS;
             return true;
         }
     }
+    watch->watch_ns = 2 * watch->watch_ns < WATCH_LONGEST_NS ? 2 * watch->watch_ns : WATCH_LONGEST_NS;
     service->synced.thread_sleeps = deadline_ns == PL_DEADLINE_NEVER;
     pl_deadline_wait(deadline_ns, &service->work, &service->lock);
     service->synced.thread_sleeps = false;
@@ -93,14 +104,13 @@ static bool thread_may_lead(struct pl_service *service, uint64_t *seen, int64_t 
 static void *lead(void *service_at)
 {
     struct pl_service *service = service_at;
-    uint64_t seen = 0;
-    int64_t since_ns = 0;
+    struct watch watch = {.watch_ns = WATCH_SHORTEST_NS};
 
     pthread_mutex_lock(&service->lock);
     while (!service->synced.stop) {
         bool moved;
 
-        if (!thread_may_lead(service, &seen, &since_ns)) {
+        if (!thread_may_lead(service, &watch)) {
             continue;
         }
         service->synced.leads = true;
