@@ -148,7 +148,7 @@ def removed_folder(folder):
         text = log.read()
     print(text, flush=True)
     assert code == 1 and "Status: Failed" in text, (code, text)
-    assert re.search(r"FailureReason \(algo-1\): ClientError: Artifact upload failed: pack 'model\.tar\.gz': .*No such file or directory", text), text
+    assert re.search(r"FailureReason \(algo-1\): ClientError: Artifact upload failed: cannot pack 'model\.tar\.gz': .*No such file or directory", text), text
     nothing_is_left(folder)
 
 
