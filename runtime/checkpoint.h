@@ -28,8 +28,7 @@
 
 /**
  * Returns the job's directory for checkpoints: PACELINE_CHECKPOINT_DIR, which `paceline train` sets from
- * checkpointconfig.json, else PL_CHECKPOINT_DIRECTORY. SAGEMAKER_BASE_DIR does not change PL_CHECKPOINT_DIRECTORY. The
- * caller frees the result.
+ * checkpointconfig.json and SAGEMAKER_BASE_DIR, else PL_CHECKPOINT_DIRECTORY. The caller frees the result.
  */
 enum pl_status pl_checkpoints_directory(char **ret_directory, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -265,6 +265,16 @@ static void use_share(struct pl_job *job)
     }
 }
 
+/* The setting comes before the platform's file. */
+static void choose_checkpoints(struct pl_job *job)
+{
+    if (job->settings.checkpoint_dir) {
+        job->checkpoint_dir = job->settings.checkpoint_dir;
+    } else if (!job->checkpoint_dir) {
+        job->checkpoint_dir = pl_pool_printf(&job->pool, "%s/checkpoints", job->paths.base);
+    }
+}
+
 /* Derive values from the files and the settings, which have been checked. */
 static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
 {
@@ -300,6 +310,7 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
         pl_strv_add_all(&job->command, command);
     }
     PL_TRY(pl_settings_read(job->process, job->setting_values, &job->settings, reterr));
+    choose_checkpoints(job);
     choose_log_level(job);
     PL_TRY(pl_drivers_choose_program(job, reterr));
     PL_TRY(derive(job, reterr));
@@ -319,6 +330,7 @@ static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
     if (pl_settings_read(job->process, job->setting_values, &job->settings, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "settings that cannot be read keep their default values");
     }
+    choose_checkpoints(job);
     if (job->framework) {
         derive(job, NULL);
     }

@@ -73,7 +73,9 @@ struct pl_job {
     size_t channels_count;
 
     struct pl_python_json *checkpoint_config; /* checkpointconfig.json; an empty object if there is no file */
-    const char *checkpoint_dir;               /* LocalPath of checkpointconfig.json; NULL if it has none */
+    /* directory for checkpoints: PACELINE_CHECKPOINT_DIR, else LocalPath of checkpointconfig.json, else
+     * BASE/checkpoints */
+    const char *checkpoint_dir;
 
     /* hyperparameters.json, each value decoded once */
     struct pl_python_json *hyperparameters; /* the user's: name -> typed value, in file order */
@@ -145,17 +147,6 @@ enum pl_status pl_job_new(const struct pl_environment *process, const char *self
  */
 enum pl_status pl_job_new_partial(const struct pl_environment *process, const char *self_path, struct pl_job **ret_job,
                                   struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * Appends the directory for checkpoints: PACELINE_CHECKPOINT_DIR, else the path in checkpointconfig.json, else
- * BASE/checkpoints.
- */
-static inline void pl_job_checkpoints(const struct pl_job *job, struct pl_text *text)
-{
-    const char *named = job->settings.checkpoint_dir ? job->settings.checkpoint_dir : job->checkpoint_dir;
-
-    pl_text_printf(text, "%s%s", named ? named : job->paths.base, named ? "" : "/checkpoints");
-}
 
 void pl_job_free(struct pl_job *job);
 

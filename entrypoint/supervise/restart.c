@@ -32,10 +32,7 @@ int pl_restart_number(const struct pl_supervisor *supervisor)
 
 static void look_at_checkpoints(const struct pl_supervisor *supervisor, struct pl_changes *ret_changes)
 {
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    pl_job_checkpoints(supervisor->job, &path);
-    pl_changes_look(pl_text_string(&path), ret_changes);
+    pl_changes_look(supervisor->job->checkpoint_dir, ret_changes);
 }
 
 /* Take over the upload that an earlier attempt has started. */
@@ -398,9 +395,8 @@ static void print_reason(const struct pl_supervisor *supervisor, struct pl_text 
         pl_text_printf(text, "; not started again: PACELINE_MAX_RESTARTS is %d", supervisor->plan->restarts);
         break;
     case PL_NOT_AGAIN_AS_BEFORE:
-        pl_text_printf(text, ", as before restart %d, and no file in ", supervisor->restarts->number);
-        pl_job_checkpoints(supervisor->job, text);
-        pl_text_append(text, " is newer: not started again");
+        pl_text_printf(text, ", as before restart %d, and no file in %s is newer: not started again",
+                       supervisor->restarts->number, supervisor->job->checkpoint_dir);
         break;
     case PL_NOT_AGAIN_UNLINKED:
         pl_text_append(text, "; not started again: not all hosts are linked");

@@ -430,8 +430,7 @@ static enum pl_status open_folder(struct pl_sweep *sweep, struct pl_error *reter
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    pl_job_checkpoints(sweep->job, &path);
-    pl_text_append(&path, "/sweep");
+    pl_text_printf(&path, "%s/sweep", sweep->job->checkpoint_dir);
     PL_TRY(pl_text_take(&path, &sweep->folder, reterr));
     PL_TRY(pl_file_make_dirs(sweep->folder, 0755, reterr));
     sweep->lock_fd = open(sweep->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -49,9 +49,7 @@ static enum pl_status name_folder(const struct pl_job *job, const char *checkpoi
 
     folder->job = job;
     folder->number = number;
-    pl_job_checkpoints(job, &text);
-    PL_TRY(pl_text_take(&text, &folder->job_checkpoints, reterr));
-    checkpoints = checkpoints ? checkpoints : folder->job_checkpoints;
+    checkpoints = checkpoints ? checkpoints : job->checkpoint_dir;
     pl_text_printf(&text, "%s/checkpoints", job->paths.base);
     PL_TRY(pl_text_take(&text, &folder->base_checkpoints, reterr));
     pl_text_printf(&text, "%s/sweep/trial-%04d", job->paths.base, number);
@@ -104,7 +102,7 @@ enum pl_status pl_trial_folder_take(const struct pl_job *job, const char *checkp
         if (status == PL_OK && number < 0 && has_files(&folder)) {
             rmdir(folder.base);
             status = pl_error_set(reterr, PL_LIMIT, "all numbers of trials up to %d have files in '%s'", NUMBERS - 1,
-                                  checkpoints ? checkpoints : folder.job_checkpoints);
+                                  checkpoints ? checkpoints : folder.job->checkpoint_dir);
         } else if (status == PL_OK) {
             *ret_folder = folder;
             folder = PL_TRIAL_FOLDER_NONE;
@@ -234,7 +232,7 @@ static enum pl_status write_all_config(const struct pl_trial_folder *folder, int
     PL_TRY(pl_trial_folder_hyperparameters(job_values, processes, hyperparameters, &values, reterr));
     PL_TRY(print_resource(folder->job, &resource, reterr));
     pl_text_append(&checkpoints, "{\"LocalPath\": ");
-    pl_python_json_print_string(folder->own_tree ? folder->job_checkpoints : folder->checkpoints, &checkpoints);
+    pl_python_json_print_string(folder->own_tree ? folder->job->checkpoint_dir : folder->checkpoints, &checkpoints);
     pl_text_append(&checkpoints, "}");
     PL_TRY(copy_config(folder, reterr));
     PL_TRY(write_config(folder, "hyperparameters.json", &values, reterr));
@@ -308,15 +306,15 @@ static enum pl_status make_mounts(const struct pl_trial_folder *folder, struct p
 {
     const struct pl_job_paths *paths = &folder->job->paths;
     const size_t length = strlen(folder->base_checkpoints);
-    const bool root_is_below = strncmp(folder->job_checkpoints, folder->base_checkpoints, length) == 0 &&
-                               strchr("/", folder->job_checkpoints[length]); /* so one mount would hide the other */
+    const bool root_is_below = strncmp(folder->job->checkpoint_dir, folder->base_checkpoints, length) == 0 &&
+                               strchr("/", folder->job->checkpoint_dir[length]); /* so one mount would hide the other */
     const struct {
         const char *from, *name, *to;
     } list[] = {{folder->base, "/output", paths->output},
                 {folder->output_data, "", paths->output_data},
                 {folder->base, "/input/config", paths->input_config},
                 {folder->model, "", paths->model},
-                {folder->checkpoints, "", folder->job_checkpoints},
+                {folder->checkpoints, "", folder->job->checkpoint_dir},
                 {folder->checkpoints, "", folder->base_checkpoints}};
     const size_t count = PL_ARRAY_ITEMS(list) - root_is_below;
     PL_AUTO_TEXT struct pl_text from = PL_TEXT_NONE;
@@ -488,7 +486,7 @@ enum pl_status pl_trial_model_check(const char *path, const char *seen_as, bool 
 void pl_trial_folder_leave(const struct pl_trial_folder *folder)
 {
     if (folder->own_tree) {
-        umount2(folder->job_checkpoints, MNT_DETACH); /* this folder may lie outside of the base */
+        umount2(folder->job->checkpoint_dir, MNT_DETACH); /* this folder may lie outside of the base */
         umount2(folder->job->paths.base, MNT_DETACH);
     }
     rmdir(folder->output_data);
@@ -504,7 +502,6 @@ void pl_trial_folder_done(struct pl_trial_folder *folder)
     free(folder->checkpoints);
     free(folder->model);
     free(folder->output_data);
-    free(folder->job_checkpoints);
     free(folder->base_checkpoints);
     *folder = PL_TRIAL_FOLDER_NONE;
 }

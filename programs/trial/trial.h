@@ -30,7 +30,6 @@ struct pl_trial_folder {
     char *checkpoints;          /* CHECKPOINTS/trial-0003 */
     char *model;                /* CHECKPOINTS/trial-0003.model */
     char *output_data;          /* BASE/output/data/trial-0003 */
-    char *job_checkpoints;      /* the job's directory for checkpoints */
     char *base_checkpoints;     /* BASE/checkpoints, which may be the same */
     bool own_tree;              /* the trial sees its own folders at the job's paths; else through links */
     struct timespec changed[2]; /* unless own_tree: when the job's model and checkpoints were changed last */

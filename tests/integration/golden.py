@@ -151,6 +151,7 @@ def check_host(name, host, result, tree):
         if 'PYTHONUNBUFFERED' not in theirs:
             differs('unbuffered')
             check(f'{name} {process} PYTHONUNBUFFERED', ours.pop('PYTHONUNBUFFERED', None), '1')
+        check(f'{name} {process} checkpoints', ours.pop('PACELINE_CHECKPOINT_DIR', None), '/opt/ml/checkpoints')  # for SAGEMAKER_BASE_DIR is set
         for variable in SOCKET_INTERFACES:
             if variable not in theirs:
                 differs('socket-interface')

@@ -243,8 +243,7 @@ TEST(a_writer_that_is_killed_at_any_instant_leaves_the_newest_whole_copy)
         struct pl_kept *kept;
         size_t bytes = 0;
         uint64_t step;
-        int status;
-        pid_t pid = fork();
+        int status, pid = fork();
 
         ck_assert_int_ge(pid, 0);
         if (pid == 0) {
