@@ -3,10 +3,10 @@
  * The calls of named tensors (named.h): any thread submits an operation, and waits for its end or gets a callback.
  *
  * One thread at a time, the leader, drives the engines. A thread that waits leads, so that none has to be woken. If no
- * thread waits, the service's own thread leads: 1 to 16 ms after a submission, or at once if the operation has a
- * callback or is polled. Between two steps it sleeps, as it does with nothing in flight; while callbacks are due it
- * yields instead, for at most 100 us after the last progress. A submitting thread leads for one step if start_bytes
- * were submitted, to start large transfers early, or if operations in host memory run; not while callbacks are due.
+ * thread waits, the service's own thread leads: 1 to 2 ms after a submission, on one host up to 16 ms, or at once if
+ * the operation has a callback or is polled. Between two steps it sleeps; while callbacks are due it yields instead,
+ * for at most 100 us after the last progress. A submitting thread leads for one step if start_bytes were submitted, to
+ * start large transfers early, or if operations in host memory run; not while callbacks are due.
  *
  * Process sets are numbered groups of ranks, each with a world and names of its own. Set 0 is the whole world. There is
  * no order between sets: ranks may wait for several sets in different orders.

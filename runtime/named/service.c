@@ -24,7 +24,7 @@ enum {
 _Static_assert(SMALL_BYTES >= sizeof(struct pl_named_submission) + sizeof(struct pl_operation) + 256, "too small");
 
 /* How long the service's thread leaves a submission to a thread that may soon wait for it. It doubles with each look
- * that was not needed, because a look takes the processor from a program that computes. */
+ * that was not needed: a look takes the processor from a program. Between hosts a late start costs more. */
 static const int64_t WATCH_SHORTEST_NS = PL_NS_PER_MS;
 static const int64_t WATCH_LONGEST_NS = 8 * PL_NS_PER_MS;
 /* How long a waiting thread polls before its first nap, and the shortest and longest naps. */
@@ -67,9 +67,8 @@ static void thread_nap(struct pl_service *service)
     }
 }
 
-/* What the service's thread knows from its last look. */
 struct watch {
-    uint64_t calls;   /* of the program, until then */
+    uint64_t calls;   /* of the program until the last look */
     int64_t since_ns; /* time since when no other thread leads what is in flight; 0: one may, or nothing is */
     int64_t watch_ns; /* time until the next look */
 };
@@ -94,7 +93,9 @@ static bool thread_may_lead(struct pl_service *service, struct watch *watch)
             return true;
         }
     }
-    watch->watch_ns = 2 * watch->watch_ns < WATCH_LONGEST_NS ? 2 * watch->watch_ns : WATCH_LONGEST_NS;
+    if (2 * watch->watch_ns <= WATCH_LONGEST_NS && pl_world_cross_size(service->world) == 1) {
+        watch->watch_ns *= 2;
+    }
     service->synced.thread_sleeps = deadline_ns == PL_DEADLINE_NEVER;
     pl_deadline_wait(deadline_ns, &service->work, &service->lock);
     service->synced.thread_sleeps = false;
