@@ -96,7 +96,7 @@ class Model(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.01)
 x = torch.rand(500, 8)
 data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True)), batch_size=10)
-lightning.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False).fit(Model(), data, data)
+lightning.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[lightning.callbacks.TQDMProgressBar()]).fit(Model(), data, data)
 """
 
 
