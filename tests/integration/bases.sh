@@ -100,9 +100,10 @@ $apt python3 openmpi-bin openssh-client openssh-server
 D
   jobs_run debian12 /usr/bin/python3
   says "$(in_base debian12 'paceline info')" '^ +keys: +yes$'
-  # Each carried library is named with its package, version and licences, and has the package's text.
+  # Each carried library is named with its package, version and licences, and has the package's text. A link to Horovod's library finds them.
   says "$(in_base debian12 'cd /opt/paceline; for file in lib/carried/*; do set -- $(grep "^${file##*/} " share/paceline/third-parties.txt)
-    test $# -ge 4 && test -s share/paceline/copyright/$2 || echo $file: $*; done; ls lib/carried | grep -c libcurl; echo end' | tr '\n' ' ')" '^1 end $'
+    test $# -ge 4 && test -s share/paceline/copyright/$2 || echo $file: $*; done; ls lib/carried | grep -c libcurl
+    ln -s $PWD/libexec/paceline/libpaceline-horovod.so /srv; ldd /srv/*.so | grep -c "not found"; echo end' | tr '\n' ' ')" '^1 0 end $'
   # Once more, moved, and without what it needs.
   says "$(in_base debian12 'set -e; ls -l /etc/paceline/ssh >/tmp/1; /opt/paceline/install >/tmp/log; ls -l /etc/paceline/ssh | cmp - /tmp/1; cp -r /opt/paceline /srv/p
     /opt/paceline/install --remove; test ! -e /usr/local/bin/paceline; test ! -e /usr/local/share/paceline; /srv/p/install; paceline info; pkg=/usr/local/lib/pkgconfig/paceline.pc

@@ -110,10 +110,11 @@ if [ "${1:-}" = pack ]; then
   install -m 755 entrypoint/install.sh "$out$prefix/install"
   sed -i 's|^prefix=.*|prefix=${pcfiledir}/../..|' "$out$prefix/lib/pkgconfig/paceline.pc" # `install` writes the folder's name
   carry
-  # Our programs take the carried libraries; what other programs load takes the base's, and by links in lib/linked what the base has not.
+  # Our programs take the carried libraries; what other programs load takes the base's, and by links in lib/linked what the base has not. Horovod's folder has
+  # links to its modules, and the loader's $ORIGIN is then that folder: beside a wheel's, or in an image.
   programs | grep -v /lib/carried/ | while read -r file; do
     lib=\$ORIGIN/$(realpath --relative-to="${file%/*}" "$out$prefix/lib")
-    case $file in *.so | *.so.*) folders=$lib/linked ;; *) folders=$lib/carried:$lib/linked ;; esac
+    case $file in *.so | *.so.*) folders=$lib/linked:\$ORIGIN/../../paceline/_prefix/lib/linked:$prefix/lib/linked ;; *) folders=$lib/carried:$lib/linked ;; esac
     patchelf --set-rpath "$(patchelf --print-rpath "$file" | sed "s|$foreign/lib:*||; s/..*/&:/")$folders" "$file"
   done
   make_without_mpi
