@@ -265,7 +265,6 @@ static void use_share(struct pl_job *job)
     }
 }
 
-/* The setting comes before the platform's file. */
 static void choose_checkpoints(struct pl_job *job)
 {
     if (job->settings.checkpoint_dir) {

@@ -364,8 +364,9 @@ enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment 
          * of a killed program would be lost. A variable that the user has set stays, even if it is empty. */
         set(&builder, "PYTHONUNBUFFERED", "1");
     }
-    if (!job->settings.checkpoint_dir && strcmp(job->checkpoint_dir, "/opt/ml/checkpoints") != 0) {
-        /* tells the program where the job's checkpoints are, if this is not the default */
+    if (!job->settings.checkpoint_dir &&
+        (strcmp(job->paths.base, "/opt/ml") != 0 || pl_python_json_member(job->checkpoint_config, "LocalPath"))) {
+        /* tells the program where the job's checkpoints are, if this may not be the default */
         set(&builder, "PACELINE_CHECKPOINT_DIR", job->checkpoint_dir);
     }
     add_settings(&builder);
