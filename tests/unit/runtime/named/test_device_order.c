@@ -443,18 +443,18 @@ static void skips(struct pl_world *world, void *argument, char failure[RANKS_TEX
     engine_free(bench.named);
     RANKS_OK(pl_named_new(world, NULL, &bench.named, &error));
     for (size_t i = 0; i < PL_ARRAY_ITEMS(names) && device_calls(NULL) >= 0; i++) {
-        long calls;
+        long calls = 0;
+        int trial;
 
-        RANKS_OK(scaled_step(&bench, ++step, &right, &error));
-        calls = device_calls(names[i]);
-        RANKS_OK(scaled_step(&bench, ++step, &right, &error));
-        RANKS_NEED(right, "a step with all its calls is wrong");
-        calls = device_calls(names[i]) - calls;
+        for (trial = 0; calls < 4 && trial < MOST_TRIALS; trial++) { /* no wait is for a request that has ended */
+            calls = -device_calls(names[i]);
+            RANKS_OK(scaled_step(&bench, ++step, &right, &error));
+            calls += device_calls(names[i]);
+            RANKS_NEED(right, "a step with all its calls is wrong");
+        }
         RANKS_NEED(calls >= 4, "%s is called %ld times only", names[i], calls);
         for (long n = 1; n <= calls; n++) {
-            int trial = 0;
-
-            for (right = true; right && trial < MOST_TRIALS; trial++) {
+            for (trial = 0, right = true; right && trial < MOST_TRIALS; trial++) {
                 char order[64];
 
                 snprintf(order, sizeof(order), "skip=%s:%ld", names[i], n);
