@@ -78,7 +78,7 @@ cluster_inside='
   mount --bind "$cluster/hosts" /etc/hosts
   if [ ! -d /opt/ml ]; then mount -t tmpfs -o mode=0755 tmpfs /opt; mkdir /opt/ml; fi
   mount --bind "$cluster/$host/ml" /opt/ml
-  cd /
+  cd /; : >"$cluster/$host.up"
   exec "$@"'
 
 # A background job of a shell ignores SIGINT, a container's process 1 does not: hence --default-signal.
@@ -86,7 +86,7 @@ host_start() {
   local host=$1 number
   shift
   number=$(host_number "$host")
-  rm -f "$cluster/$host.code" "$cluster/$host.pid"
+  rm -f "$cluster/$host".{code,pid,up}
   : >"$cluster/$host.log"
   (
     ip netns exec "$cluster_tag-$number" unshare --mount --uts --ipc --pid --fork --kill-child --mount-proc \
@@ -96,7 +96,7 @@ host_start() {
     echo "${EPOCHREALTIME/,/.}" >"$cluster/$host.end"
     mv "$cluster/$host.code.new" "$cluster/$host.code"
   ) &
-  while [ ! -s "$cluster/$host.pid" ]; do sleep 0.01; done
+  until [ -s "$cluster/$host.pid" ] && { [ -e "$cluster/$host.up" ] || [ -e "$cluster/$host.code" ]; }; do sleep 0.01; done
 }
 
 # unshare's only child is the host's process 1.
