@@ -119,7 +119,7 @@ const struct pl_verb pl_verbs[] = {
              "search (Optuna, Ray Tune, Syne Tune) in the job's program starts each trial by this command; see "
              "docs/sweep.md.",
      OPTIONS(PL_TRIAL_OPTIONS),
-     .examples = "paceline trial --gpus 1 --hyperparameter lr=0.1 -- python3 train.py"},
+     .examples = "paceline trial --gpus 1 --hyperparameter lr=0.1 -- python3 train.py --lr 0.1"},
     {.name = "info",
      .program = "paceline-info",
      .summary = "print what this container has, for bug reports, and all settings of the runtime",

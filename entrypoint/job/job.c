@@ -265,13 +265,19 @@ static void use_share(struct pl_job *job)
     }
 }
 
-static void choose_checkpoints(struct pl_job *job)
+static enum pl_status choose_checkpoints(struct pl_job *job, struct pl_error *reterr)
 {
     if (job->settings.checkpoint_dir) {
         job->checkpoint_dir = job->settings.checkpoint_dir;
-    } else if (!job->checkpoint_dir) {
+        return *job->checkpoint_dir == '/'
+                   ? PL_OK
+                   : pl_error_set(reterr, PL_INVALID, "PACELINE_CHECKPOINT_DIR is '%s': expected an absolute path",
+                                  job->checkpoint_dir);
+    }
+    if (!job->checkpoint_dir) {
         job->checkpoint_dir = pl_pool_printf(&job->pool, "%s/checkpoints", job->paths.base);
     }
+    return PL_OK;
 }
 
 /* Derive values from the files and the settings, which have been checked. */
@@ -309,7 +315,7 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
         pl_strv_add_all(&job->command, command);
     }
     PL_TRY(pl_settings_read(job->process, job->setting_values, &job->settings, reterr));
-    choose_checkpoints(job);
+    PL_TRY(choose_checkpoints(job, reterr));
     choose_log_level(job);
     PL_TRY(pl_drivers_choose_program(job, reterr));
     PL_TRY(derive(job, reterr));
@@ -329,7 +335,7 @@ static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
     if (pl_settings_read(job->process, job->setting_values, &job->settings, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "settings that cannot be read keep their default values");
     }
-    choose_checkpoints(job);
+    PL_TRY(choose_checkpoints(job, reterr));
     if (job->framework) {
         derive(job, NULL);
     }
@@ -391,4 +397,21 @@ void pl_job_free(struct pl_job *job)
     pl_python_json_free(job->setting_values);
     pl_pool_done(&job->pool);
     free(job);
+}
+
+enum pl_status pl_job_check_checkpoints(const struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *model = NULL, *checkpoints = NULL;
+
+    PL_TRY(pl_file_make_dirs(job->paths.model, 0755, reterr));
+    PL_TRY(pl_file_make_dirs(job->checkpoint_dir, 0755, reterr));
+    model = realpath(job->paths.model, NULL);
+    checkpoints = realpath(job->checkpoint_dir, NULL);
+    return model && checkpoints && strncmp(checkpoints, model, strlen(model)) == 0 &&
+                   strchr("/", checkpoints[strlen(model)])
+               ? pl_error_set(reterr, PL_INVALID,
+                              "the checkpoints' folder '%s' is the model's, or in it: trials need one elsewhere, "
+                              "because they keep models of their own there",
+                              job->checkpoint_dir)
+               : PL_OK;
 }

@@ -150,6 +150,9 @@ enum pl_status pl_job_new_partial(const struct pl_environment *process, const ch
 
 void pl_job_free(struct pl_job *job);
 
+/** PL_INVALID if the directory for checkpoints is the model's or in it: trials keep their models there. Makes both. */
+enum pl_status pl_job_check_checkpoints(const struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
+
 PL_CLEANUP(pl_job_free_at, struct pl_job, pl_job_free)
 #define PL_AUTO_JOB __attribute__((cleanup(pl_job_free_at)))
 

@@ -91,7 +91,7 @@ static enum pl_status run_part(const struct pl_environment *environment, const s
     PL_TRY(pl_job_new(environment, paceline, &command, &job, reterr));
     PL_TRY(pl_sweep_space_of_job(job, &space, reterr));
     PL_TRY(pl_slots_of_job(job, space, &slots, reterr));
-    return options->describe ? describe(space, &slots, reterr) : PL_OK;
+    return options->describe ? describe(space, &slots, reterr) : pl_job_check_checkpoints(job, reterr);
 }
 
 int main(int argc, char **argv)

@@ -201,7 +201,7 @@ static void check_failed(struct pl_sweep *sweep)
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
         failed += sweep->runs[i].state == PL_SWEEP_FAILED;
     }
-    if ((double)failed > sweep->space->max_failed * (double)sweep->space->trials_count) {
+    if ((double)failed / (double)sweep->space->trials_count > sweep->space->max_failed) {
         pl_sweep_fail(sweep, "%zu of %zu trials failed, more than max_failed (%.6g) allows; trial %d: %s", failed,
                       sweep->space->trials_count, sweep->space->max_failed, sweep->first_failed,
                       pl_text_string(&sweep->runs[sweep->first_failed].reason));

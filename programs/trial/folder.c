@@ -94,6 +94,7 @@ enum pl_status pl_trial_folder_take(const struct pl_job *job, const char *checkp
 {
     enum pl_status status = PL_LIMIT;
 
+    PL_TRY(pl_job_check_checkpoints(job, reterr));
     for (int at = number < 0 ? 0 : number; status == PL_LIMIT && at < NUMBERS; at = number < 0 ? at + 1 : NUMBERS) {
         PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
 
@@ -329,6 +330,7 @@ static enum pl_status make_mounts(const struct pl_trial_folder *folder, struct p
     }
     for (size_t i = 0; i < count; i++) {
         PL_TRY(pl_text_set(&from, reterr, "/proc/self/fd/%d", fds[i]));
+        PL_TRY(pl_file_make_dirs(list[i].to, 0755, reterr)); /* it may lie in what was mounted before */
         PL_TRY(pl_mounts_bind(from.data, list[i].to, reterr));
     }
     if (access(paths->input_data, F_OK) != 0) {
@@ -402,6 +404,12 @@ void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text
     }
 }
 
+/* Returns the path of the model inside the trial. */
+static const char *model_of(const struct pl_trial_folder *folder)
+{
+    return folder->own_tree ? folder->job->paths.model : folder->model;
+}
+
 /* Whether `target` stays below the folder from a directory that lies `depth` levels below it. Links in `target` are not
  * followed. */
 static bool stays_inside(int depth, const char *target)
@@ -419,8 +427,26 @@ static bool stays_inside(int depth, const char *target)
     return depth >= 0;
 }
 
-static enum pl_status check_link(const FTSENT *entry, const char *name, const char *seen_as, struct pl_error *reterr)
+/* Makes a link relative whose absolute target is `rest` in the model: it stays right where the model is moved to. */
+static enum pl_status make_relative(const FTSENT *entry, const char *rest, struct pl_error *reterr)
 {
+    PL_AUTO_TEXT struct pl_text target = PL_TEXT_NONE, made = PL_TEXT_NONE;
+
+    for (int i = 1; i < entry->fts_level; i++) {
+        pl_text_append(&target, "../");
+    }
+    pl_text_printf(&target, "./%s", rest + strspn(rest, "/"));
+    PL_TRY(pl_text_check(&target, reterr));
+    PL_TRY(pl_text_set(&made, reterr, "%s.paceline-link", entry->fts_path));
+    return symlink(target.data, made.data) == 0 && rename(made.data, entry->fts_path) == 0
+               ? PL_OK
+               : pl_error_errno(reterr, "make the link '%s'", entry->fts_path);
+}
+
+static enum pl_status check_link(const FTSENT *entry, const char *name, const struct pl_trial_folder *folder,
+                                 struct pl_error *reterr)
+{
+    const char *seen_as = model_of(folder);
     const size_t bytes = strlen(seen_as);
     char target[PATH_MAX];
     const ssize_t length = readlink(entry->fts_accpath, target, sizeof(target) - 1);
@@ -432,6 +458,9 @@ static enum pl_status check_link(const FTSENT *entry, const char *name, const ch
     target[length] = '\0';
     if (*target == '/') {
         inside = strncmp(target, seen_as, bytes) == 0 && strchr("/", target[bytes]) && stays_inside(0, target + bytes);
+        if (inside && !folder->own_tree) {
+            return make_relative(entry, target + bytes, reterr);
+        }
     } else {
         inside = stays_inside(entry->fts_level - 1, target);
     }
@@ -440,14 +469,15 @@ static enum pl_status check_link(const FTSENT *entry, const char *name, const ch
                                  target);
 }
 
-static enum pl_status check_entry(const FTSENT *entry, const char *name, const char *seen_as, struct pl_error *reterr)
+static enum pl_status check_entry(const FTSENT *entry, const char *name, const struct pl_trial_folder *folder,
+                                  struct pl_error *reterr)
 {
     const mode_t mode = entry->fts_statp->st_mode;
 
     switch (entry->fts_info) {
     case FTS_SL:
     case FTS_SLNONE:
-        return check_link(entry, name, seen_as, reterr);
+        return check_link(entry, name, folder, reterr);
     case FTS_DNR:
     case FTS_ERR:
     case FTS_NS:
@@ -463,8 +493,9 @@ static enum pl_status check_entry(const FTSENT *entry, const char *name, const c
     }
 }
 
-enum pl_status pl_trial_model_check(const char *path, const char *seen_as, bool *ret_empty, struct pl_error *reterr)
+enum pl_status pl_trial_model_check(const struct pl_trial_folder *folder, bool *ret_empty, struct pl_error *reterr)
 {
+    const char *path = model_of(folder);
     char *const roots[] = {(char *)path, NULL};
     FTS *walk = access(path, F_OK) == 0 ? fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL) : NULL;
     enum pl_status status = PL_OK;
@@ -476,7 +507,7 @@ enum pl_status pl_trial_model_check(const char *path, const char *seen_as, bool 
     for (const FTSENT *entry = fts_read(walk); entry && status == PL_OK; entry = fts_read(walk)) {
         if (entry->fts_level > 0) {
             *ret_empty = false;
-            status = check_entry(entry, entry->fts_path + strlen(path) + 1, seen_as, reterr);
+            status = check_entry(entry, entry->fts_path + strlen(path) + 1, folder, reterr);
         }
     }
     fts_close(walk);

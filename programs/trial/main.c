@@ -230,7 +230,6 @@ static int code_of(const struct pl_exit_report *exit_report)
 /* Tells the sweep what the trial has left. */
 static void report_end(struct trial *trial, const struct pl_exit_report *exit_report)
 {
-    const char *model = trial->folder.own_tree ? trial->job->paths.model : trial->folder.model;
     const char *state = pl_exit_report_ok(exit_report) ? "completed" : "failed";
     PL_AUTO_TEXT struct pl_text reason = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
@@ -241,7 +240,7 @@ static void report_end(struct trial *trial, const struct pl_exit_report *exit_re
         if (reason.length == 0) {
             pl_exit_report_sentence(exit_report, &reason);
         }
-    } else if (pl_trial_model_check(model, model, &empty, &error) != PL_OK) {
+    } else if (pl_trial_model_check(&trial->folder, &empty, &error) != PL_OK) {
         state = "failed";
         pl_text_printf(&reason, "its model cannot be kept: %s", error.cause);
     }

@@ -89,12 +89,12 @@ enum pl_status pl_trial_folder_check_shared(const struct pl_trial_folder *folder
 void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text *text);
 
 /**
- * Checks that the model in the folder `path` can be copied. `*ret_empty` tells whether there is none. Symbolic links
- * may lead to files of the model, also by absolute paths below `seen_as`, the path of the model inside its trial.
+ * Checks that the trial's model can be copied. `*ret_empty` tells whether there is none. Symbolic links may lead to
+ * files of the model. Absolute ones become relative unless `folder->own_tree`: the model will lie elsewhere.
  *
  * Errors  PL_INVALID with the name of a socket, a FIFO, a device, or a link that leads out of the folder.
  */
-enum pl_status pl_trial_model_check(const char *path, const char *seen_as, bool *ret_empty,
+enum pl_status pl_trial_model_check(const struct pl_trial_folder *folder, bool *ret_empty,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_trial_folder_done(struct pl_trial_folder *folder);

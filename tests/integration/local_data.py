@@ -125,12 +125,13 @@ def nothing_is_left(folder):
 def full_disk(folder):
     disk = folder / "disk"
     disk.mkdir()
-    for size, wanted in (("32m", "has less than 64 MiB free"), ("96m", "No space left on device")):
+    for size, device, wanted in (("32m", "zero", "has less than 64 MiB free"), ("96m", "zero", "exit code: 1"), ("96m", "urandom", "cannot pack")):
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], check=True)
         try:
-            text = local(folder, "--folder", disk, "--name", "full", "--", "sh", "-c", "head -c 200000000 /dev/zero >/opt/ml/model/large", code=None)
+            text = local(folder, "--folder", disk, "--name", "full", "--", "sh", "-c", f"head -c {60 if device == 'urandom' else 200}000000 /dev/{device} >/opt/ml/model/large", code=None)
             assert wanted in text and "Completed" not in text, text
-            assert size == "32m" or ("Status: Failed" in text and "exit code: 1" in text and not (disk / "full/model.tar.gz").exists()), text
+            assert size == "32m" or ("Status: Failed" in text and "No space left on device" in text and not (disk / "full/model.tar.gz").exists()), text
+            assert ("Trees: " in text) == (disk / "full/algo-1/model/large").exists() == (size == "96m"), text  # a model that is nowhere else stays
             nothing_is_left(folder)
         finally:
             subprocess.run(["umount", disk], check=True)

@@ -135,6 +135,7 @@ echo "score=1"
     job.specification["max_failed"] = 0.1
     job.run(code=1, PACELINE_SWEEP_FRESH="1")
     assert "trials failed, more than max_failed (0.1) allows; trial " in job.failure(), job.failure()
+    Job('[ $SM_HP_X -gt 29 ] && echo score=1\n', space={"x": {"int": [1, 50]}}, max_failed=0.58).run()  # 0.58 * 50 is 28.999999999999996
 
 
 SAVES = '''d=$PACELINE_CHECKPOINT_DIR n=0

@@ -162,10 +162,18 @@ def without_mounts_shared_folders_are_watched():
     assert re.search(f"while trial [0-2] ran, a program has changed '{job.base}/model', which all trials of this host share because .* variable SM_MODEL_DIR",
                      job.failure()), job.failure()
     assert "the system allows no mounts" in job.text()
-    job = Job('rm -rf "$SM_MODEL_DIR"; mkdir -p "$SM_MODEL_DIR"; echo $SM_HP_X >"$SM_MODEL_DIR/w"; echo score=$SM_HP_X\n', space={"x": [1, 2]})
+    job = Job('rm -rf "$SM_MODEL_DIR"; mkdir -p "$SM_MODEL_DIR"; echo $SM_HP_X >"$SM_MODEL_DIR/w"; ln -s "$SM_MODEL_DIR/w" "$SM_MODEL_DIR/last"; echo score=$SM_HP_X\n', space={"x": [1, 2]})
     job.command = NO_MOUNTS
     job.run()
-    assert (job.base / "model/w").read_text() == "2\n", job.text()
+    assert (job.base / "model/w").read_text() == "2\n" and os.readlink(job.base / "model/last") == "./w", job.text()
+
+
+def checkpoints_may_lie_in_the_output_and_not_in_the_model():
+    for place in "model", "model/ck", "output/data/ck", "output/ck":
+        job = Job('echo w >$SM_MODEL_DIR/w; echo c >$PACELINE_CHECKPOINT_DIR/c; echo score=$SM_HP_X\n', space={"x": [1, 2]})
+        (job.base / "input/config/checkpointconfig.json").write_text(json.dumps({"LocalPath": str(job.base / place)}))
+        job.run(int(place[0] == "m"))
+        assert "trials need one elsewhere" in job.failure() if place[0] == "m" else (job.base / "model/w").exists(), job.text()
 
 
 def a_channel_in_pipe_mode_is_refused():
@@ -261,7 +269,7 @@ def what_slots_need_is_asked_for_once():
 
 CASES = [the_best_model_is_there_at_every_start, a_tie_keeps_the_model_of_the_first_trial, a_kill_at_the_end_loses_no_model, a_model_is_carried_with_all_that_it_holds,
          what_cannot_be_carried_fails_its_trial_by_name, a_best_trial_without_a_model_is_an_error, paths_that_a_program_names_are_its_own_trials,
-         a_user_namespace_is_enough,
+         a_user_namespace_is_enough, checkpoints_may_lie_in_the_output_and_not_in_the_model,
          without_mounts_shared_folders_are_watched, a_channel_in_pipe_mode_is_refused, each_slot_has_a_port_of_its_own, files_of_the_sdk_launch_no_trial,
          a_trial_that_hangs_is_reported_alone, checkpoints_of_trials_that_are_over_are_removed,
          a_full_disk_is_told_with_its_owner_and_the_best_so_far_is_the_result, what_slots_need_is_asked_for_once]

@@ -69,6 +69,8 @@ def what_is_wrong_is_told():
     tree = Tree()
     assert "--hyperparameter: expected NAME=VALUE, found 'lr'" in tree.run("--hyperparameter", "lr", "--", "true", code=1)
     tree.run("--processes", "0", "--", "true", code=2)
+    for folder, words in ("ck", "is 'ck': expected an absolute path"), (f"{tree.base}//model/ck", "trials need one elsewhere"):
+        assert words in tree.run("--", "true", code=1, PACELINE_CHECKPOINT_DIR=folder)
     tree.run("--no-such-option", code=2)
     assert "--hyperparameter NAME=VALUE" in tree.run("--help")
 

@@ -237,22 +237,26 @@ TEST(a_link_may_lead_to_what_is_in_the_model_and_nowhere_else)
         bool inside;
     } cases[] = {{"a", "b", true},           {"a", "./b/../c", true},       {"a", "..", false},
                  {"a", "b/../../c", false},  {"sub/a", "../b", true},       {"sub/a", "../../m/b", false},
-                 {"a", "/opt/m/b", true},    {"a", "/opt/m/../n", false},   {"a", "/opt/m", true},
-                 {"a", "/opt/model", false}, {"sub/a", "/etc/hosts", false}};
+                 {"a", "$PWD/m/b", true},    {"a", "$PWD/m/../n", false},   {"sub/a", "$PWD/m", true},
+                 {"a", "$PWD/model", false}, {"sub/a", "/etc/hosts", false}};
     char path[PATH_MAX], script[256];
+    const struct pl_trial_folder folder = {.model = path};
 
     scratch = scratch_new();
+    scratch_path(&scratch, "m", path);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         struct pl_error error = PL_ERROR_NONE;
         bool empty = true;
 
-        snprintf(script, sizeof(script), "rm -rf m && mkdir -p m/sub && ln -s '%s' 'm/%s'", cases[i].target,
-                 cases[i].name);
+        snprintf(script, sizeof(script), "rm -rf m n && mkdir -p m/sub m/b && touch m/c && ln -s \"%s\" 'm/%s'",
+                 cases[i].target, cases[i].name);
         run_script(script);
-        ck_assert_msg((pl_trial_model_check(scratch_path(&scratch, "m", path), "/opt/m", &empty, &error) == PL_OK) ==
-                          cases[i].inside,
-                      "%s -> %s: %s", cases[i].name, cases[i].target, error.cause);
-        ck_assert(cases[i].inside ? !empty : strstr(error.cause, cases[i].target) != 0);
+        ck_assert_msg((pl_trial_model_check(&folder, &empty, &error) == PL_OK) == cases[i].inside, "%s -> %s: %s",
+                      cases[i].name, cases[i].target, error.cause);
+        ck_assert(cases[i].inside ? !empty
+                                  : strstr(error.cause, cases[i].target + strspn(cases[i].target, "$PWD")) != 0);
+        snprintf(script, sizeof(script), "mv m n && test -e 'n/%s'", cases[i].name);
+        run_script(cases[i].inside ? script : "true");
     }
     scratch_done(&scratch);
 }
@@ -260,17 +264,18 @@ TEST(a_link_may_lead_to_what_is_in_the_model_and_nowhere_else)
 TEST(an_empty_model_and_none_are_no_model)
 {
     char path[PATH_MAX];
+    const struct pl_trial_folder folder = {.model = path};
     bool empty = false;
 
     scratch = scratch_new();
     scratch_path(&scratch, "m", path);
-    ck_ok(pl_trial_model_check, path, path, &empty);
+    ck_ok(pl_trial_model_check, &folder, &empty);
     ck_assert(empty);
     run_script("mkdir m");
-    ck_ok(pl_trial_model_check, path, path, &empty);
+    ck_ok(pl_trial_model_check, &folder, &empty);
     ck_assert(empty);
     run_script("mkfifo m/fifo");
-    ck_fails_as(PL_INVALID, "'fifo' is a FIFO", pl_trial_model_check, path, path, &empty);
+    ck_fails_as(PL_INVALID, "'fifo' is a FIFO", pl_trial_model_check, &folder, &empty);
     scratch_done(&scratch);
 }
 
