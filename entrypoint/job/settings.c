@@ -78,6 +78,7 @@ static const struct setting {
                 {.name = "PYTHON_STACKS"},
                 {.name = "PS_SOCKET"},
                 {.name = "PS_WORKER"},
+                {.name = "PS_PLACE"},
                 {.name = "RANK_WORKERS"},
                 {"TRIAL", FIELD(trial)},
                 {"TRIAL_CPUS", FIELD(trial_cpus), "CPUs", 1, 65536},

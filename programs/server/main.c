@@ -155,7 +155,7 @@ static enum pl_status start_workers(struct children *children, char **argv, cons
     PL_TRY(pl_environment_set(environment, PL_SERVER_SOCKET_VARIABLE, socket_path, reterr));
     for (int w = 0; w < children->count; w++) {
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-        char number[16];
+        char number[16], numbers[64];
         pid_t pid;
 
         snprintf(number, sizeof(number), "%d", w);
@@ -165,6 +165,8 @@ static enum pl_status start_workers(struct children *children, char **argv, cons
             PL_TRY(pl_environment_set(environment, "PACELINE_TRACE", path.data, reterr));
         }
         PL_TRY(pl_rundir_take_fifos(run_dir, &place, environment, reterr));
+        snprintf(numbers, sizeof(numbers), "%d %d %d %d", place.rank, place.size, place.local_rank, place.local_size);
+        PL_TRY(pl_environment_set(environment, "PACELINE_PS_PLACE", numbers, reterr)); /* for Python's datasets */
         place.rank++;
         place.local_rank++;
         setup.environment = pl_environment_strings(environment);

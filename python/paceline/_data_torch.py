@@ -47,8 +47,9 @@ class TorchDataset(torch.utils.data.IterableDataset):
     def __init__(self, dataset: Dataset, pin: bool = False) -> None:
         super().__init__()
         self._dataset, self._pin, self._turn = dataset, pin, 0
-        # Processes share it: how often set_epoch() was called, its last epoch, and whether workers have read.
-        self._shared = torch.zeros(3, dtype=torch.int64).share_memory_()
+        # Processes share it: how often set_epoch() was called, its last epoch, whether workers have read, and the seed of the DataLoader's epoch that went on at a
+        # place from load_state_dict().
+        self._shared = torch.zeros(4, dtype=torch.int64).share_memory_()
         dataset._functions.insert(0, (self._convert, 0))
 
     def _convert(self, batch):
@@ -58,7 +59,7 @@ class TorchDataset(torch.utils.data.IterableDataset):
         """The epoch that the next iteration reads. With workers, which are made again for each epoch, call it before each; workers that persist count by themselves, and
         see it too."""
         self._dataset.set_epoch(epoch)
-        self._shared[1] = epoch
+        self._shared[1], self._shared[3] = epoch, 0
         self._shared[0] += 1
         self._turn = int(self._shared[0])
 
@@ -71,6 +72,7 @@ class TorchDataset(torch.utils.data.IterableDataset):
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """See Dataset.load_state_dict()."""
         self._dataset.load_state_dict(state)
+        self._shared[3] = 0
 
     def __iter__(self) -> Iterator[Any]:
         worker = torch.utils.data.get_worker_info()
@@ -79,5 +81,10 @@ class TorchDataset(torch.utils.data.IterableDataset):
         if self._turn != int(self._shared[0]):  # the parent has called set_epoch() since this worker was made
             self._turn = int(self._shared[0])
             self._dataset.set_epoch(int(self._shared[1]))
+        if worker and self._dataset._saved is not None:
+            seed = worker.seed - worker.id
+            if int(self._shared[3]) not in (0, seed):
+                raise DataError("the rest of the epoch has been read for which load_state_dict() was called: call set_epoch() before the next epoch")
+            self._shared[3] = seed
         self._dataset._memory = _pinned_memory if self._pin and not worker else None  # a worker has no GPU: DataLoader(pin_memory=True) pins after it
         return self._dataset._iterate(*((worker.id, worker.num_workers) if worker else (0, 1)))

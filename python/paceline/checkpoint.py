@@ -65,6 +65,8 @@ def _description(name, value):
     kind = _kind(value)
     if not isinstance(name, str) or not kind:
         raise TypeError(f"tensor {name!r} is a {type(value).__name__}: expected a name of type str and a numpy array or torch tensor")
+    if name == "__metadata__" or "\0" in name:
+        raise ValueError(f"a tensor cannot have the name {name!r}, which safetensors files reserve")
     dtype = str(value.dtype).split(".")[-1] if kind == "torch" else value.dtype.name
     if dtype not in _STORED or kind == "numpy" and dtype == "bfloat16":
         raise TypeError(f"tensor '{name}' is of type {dtype}: expected {', '.join(_STORED)} (bfloat16 of torch)")

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import contextlib
 import ctypes
 import json
 import os
@@ -43,6 +44,9 @@ _SOURCES = {"record": 0, "example": 1, "protobuf": 2, "csv": 3, "tar": 4}  # enu
 _SOURCE_OF = {"tfrecord": "example", "recordio": "protobuf", "csv": "csv", "tar": "tar"}
 _COMPRESSIONS = {"none": 0, "gzip": 1, "zstd": 2, "auto": 3}  # enum pl_compression
 _SPLITS = {"records": 0, "objects": 1}  # enum pl_stream_split
+_MOST_BATCHES = 64  # what max_batches 0 is in the library
+_CLOSED = "this iteration has ended: close() or load_state_dict() came after it"
+_CLOSE_S = 2  # a thread leaves the library 50 ms after pl_dataset_cancel()
 _POLL_NS = 100_000_000  # so long Python does not see a signal
 
 _Shard = _struct("_Shard", rank=ctypes.c_uint32, size=ctypes.c_uint32)
@@ -124,6 +128,7 @@ class Varying(NamedTuple):
     offsets: Any
 
     def sample(self, i: int) -> Any:
+        i = range(len(self.offsets) - 1)[i]
         return self.data[int(self.offsets[i]):int(self.offsets[i + 1])]
 
 
@@ -152,7 +157,11 @@ def _field_in_c(name, field):
         elif field.type == "bfloat16":
             data = (numpy.asarray(field.default, "float32").view("uint32") >> 16).astype("uint16").tobytes()
         else:
-            data = numpy.asarray(field.default, field.type).tobytes()
+            given = numpy.asarray(field.default)
+            data = given.astype(field.type)
+            if data.dtype.kind in "biu" and not numpy.array_equal(data, given):
+                raise DataValueError(f"field '{name}': the default {field.default!r} is no {field.type}")
+            data = data.tobytes()
         struct.default_data, struct.default_bytes = data, len(data)
     return struct
 
@@ -160,12 +169,14 @@ def _field_in_c(name, field):
 class _Lease:
     """A batch of the library's. The last array that uses it gives it back."""
 
-    def __init__(self, batch):
-        self._batch, self._release, self._pid = batch, _data().pl_batch_release, os.getpid()
+    _pid = None
+
+    def __init__(self):
+        self.batch, self._release, self._pid = _Batch(), _data().pl_batch_release, os.getpid()
 
     def __del__(self):
         if os.getpid() == self._pid:  # a child of fork() has no part in it
-            self._release(ctypes.byref(self._batch))
+            self._release(ctypes.byref(self.batch))
 
 
 class _View:
@@ -176,8 +187,8 @@ class _View:
         self.__array_interface__ = {"shape": shape, "typestr": numpy.dtype(type_name).str, "data": (address or id(self), False), "version": 3}
 
 
-def _arrays(fields, batch):
-    lease, result = _Lease(batch), {}
+def _arrays(fields, lease):
+    batch, result = lease.batch, {}
     for (name, field), found in zip(fields.items(), batch.fields[:batch.field_count]):
         if field.shape is not None:
             result[name] = numpy.asarray(_View(lease, found.data, (batch.samples, *field.shape), _numpy_type(field.type)))
@@ -187,9 +198,12 @@ def _arrays(fields, batch):
     return result
 
 
-def _close(handle, pid):
+def _close(handle, pid, lock):
     if os.getpid() == pid:
-        _data().pl_dataset_close(handle)
+        _data().pl_dataset_cancel(handle)
+        if lock.acquire(timeout=_CLOSE_S):  # else a thread is in the library still, and the process's end frees the dataset
+            _data().pl_dataset_close(handle)
+            lock.release()
 
 
 class _Reader:
@@ -197,14 +211,15 @@ class _Reader:
 
     def __init__(self, options):
         self.handle, self.pid, self.turn = ctypes.c_void_p(), os.getpid(), None
-        error, opened, lock, left, library = _Error(), [], threading.Lock(), [], _data()
+        self.lock = lock = threading.RLock()  # one thread at a time is in the library
+        error, opened, left, library = _Error(), [], [], _data()
 
         def open_it():
             status = library.pl_dataset_open(ctypes.byref(options), ctypes.byref(self.handle), ctypes.byref(error))
             with lock:
                 opened.append(status)
                 if left and not status:
-                    _close(self.handle, self.pid)
+                    _close(self.handle, self.pid, lock)
         opening = threading.Thread(target=open_it, name="paceline-open", daemon=True)  # it may list S3, and Control-C ends the wait for it
         opening.start()
         try:
@@ -213,10 +228,10 @@ class _Reader:
             with lock:
                 left.append(True)
                 if opened == [0]:
-                    _close(self.handle, self.pid)
+                    _close(self.handle, self.pid, lock)
             raise
         _checked(opened[0], error)
-        self.close = weakref.finalize(self, _close, self.handle, self.pid)
+        self.close = weakref.finalize(self, _close, self.handle, self.pid, lock)
 
     def start(self, epoch, place):
         """Begins the epoch, or goes on at a place in it."""
@@ -229,22 +244,28 @@ class _Reader:
     def save(self, back):
         """The place after the last batch but `back`."""
         text, error = ctypes.c_char_p(), _Error()
-        _checked(_data().pl_dataset_save(self.handle, ctypes.c_uint64(back), ctypes.byref(text), ctypes.byref(error)), error)
+        with self.lock:
+            _checked(_data().pl_dataset_save(self.handle, ctypes.c_uint64(back), ctypes.byref(text), ctypes.byref(error)), error)
         place = text.value.decode()
         _data().pl_memory_free_at(ctypes.byref(text))
         return place
 
-    def next(self):
-        """The next batch, None at the end of the epoch. It waits in pieces, so that Python sees signals."""
-        batch, error = _Batch(), _Error()
+    def next(self, lease):
+        """Gets the next batch; False at the end of the epoch. It waits in pieces, so that Python sees signals."""
+        error = _Error()
         while True:
             deadline_ns = time.monotonic_ns() + _POLL_NS
-            status = _data().pl_dataset_next(self.handle, ctypes.c_int64(deadline_ns), ctypes.byref(batch), ctypes.byref(error))
+            with self.lock:
+                if not self.close.alive:
+                    raise DataError(_CLOSED)
+                status = _data().pl_dataset_next(self.handle, ctypes.c_int64(deadline_ns), ctypes.byref(lease.batch), ctypes.byref(error))
             if not status:
-                return batch
+                return True
             name = _data().pl_status_name(status)
             if name == b"END":
-                return None
+                return False
+            if name == b"CANCELLED":
+                raise DataError(_CLOSED)
             if name != b"TIMEOUT" or not error.retryable:
                 _checked(status, error)
 
@@ -252,8 +273,25 @@ class _Reader:
 class _Turn:
     """An iteration over one epoch: the batches that were taken from the library, and those that the program got of them."""
 
-    taken = given = 0
+    took = 0, None  # batches, and a lease that the library's newest call fills, also if a signal's handler raises right after it
+    given = 0
     is_running = is_over = False
+
+    @property
+    def taken(self):
+        count, lease = self.took
+        return count + bool(lease and lease.batch.memory)
+
+    def begin(self):
+        lease = _Lease()
+        self.took = self.taken, lease
+        return lease
+
+    def arrays(self, fields):
+        count, lease = self.took
+        result = _arrays(fields, lease)
+        self.took = count + 1, None
+        return result
 
 
 def _ranks():
@@ -269,6 +307,9 @@ def _ranks():
         module = modules.get(name)
         if module and module.is_initialized():
             return (module.rank(), module.size()), (module.local_rank(), module.local_size()), name
+    if "PACELINE_PS_PLACE" in environment:
+        rank, size, *local = map(int, environment["PACELINE_PS_PLACE"].split())
+        return (rank, size), tuple(local), "paceline server"
     for rank, size in (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")):
         if environment.get(rank, "").isdigit() and environment.get(size, "").isdigit():
             return (int(environment[rank]), int(environment[size])), local, f"{rank} and {size}"
@@ -385,11 +426,16 @@ class Dataset:
 
     def close(self) -> None:
         """Ends threads and closes the source; the next iteration opens it again. Arrays stay valid."""
-        self._left = self.state_dict()
-        reader, self._reader = self._reader, None
-        if reader:
+        reader = self._reader
+        if reader and reader.pid == os.getpid():
             reader.turn = None
-            reader.close()
+            _data().pl_dataset_cancel(reader.handle)  # another thread may wait in it
+        try:
+            self._left = self.state_dict()
+        finally:
+            self._reader = None
+            if reader:
+                reader.close()
 
     def _copy(self):
         other = object.__new__(type(self))
@@ -425,6 +471,8 @@ class Dataset:
         else:
             options.paths = (ctypes.c_char_p * len(self._source))(*map(os.fsencode, self._source))
             options.path_count = len(self._source)
+        if not options.max_batches and self._functions:
+            options.max_batches = _MOST_BATCHES + 2 * sum(threads for _, threads in self._functions)
         options.fields = (_Field * len(self._fields))(*(_field_in_c(name, field) for name, field in self._fields.items()))
         options.field_count = len(self._fields)
         if self._memory:
@@ -458,16 +506,15 @@ class Dataset:
             self._turn, self._epoch, self._saved = turn, self._epoch + 1, None
             while True:
                 if reader.pid != os.getpid() or reader.turn is not turn:
-                    raise DataError("this iteration has ended: " + ("it belongs to the parent process" if reader.pid != os.getpid() else
-                                    "another one of the dataset has begun" if reader.turn else "close() or load_state_dict() came after it"))
-                batch = reader.next()
-                if batch is None:
+                    raise DataError("this iteration has ended: it belongs to the parent process" if reader.pid != os.getpid() else
+                                    "this iteration has ended: another one of the dataset has begun" if reader.turn else _CLOSED)
+                if not reader.next(turn.begin()):
                     return
-                turn.taken += 1
-                yield _arrays(self._fields, batch)
+                yield turn.arrays(self._fields)
         except DataError:
             if self._reader is reader and reader.turn is turn and reader.pid == os.getpid():
-                self.close()
+                with contextlib.suppress(DataError):  # the place may be too far back
+                    self.close()
             raise
         finally:
             turn.is_running = False

@@ -100,6 +100,7 @@ def numpy_arrays():
             expect_error(TypeError, words, lambda: checkpoints.save(8, tensors, state))
         expect_error(ValueError, ["step -1"], lambda: checkpoints.save(-1, {}))
         expect_error(ValueError, ["keep"], lambda: Checkpoints(FOLDER, keep=0))
+        expect_error(ValueError, ["__metadata__"], lambda: checkpoints.save(8, {"__metadata__": numpy.ones(1)}))
         checkpoints.save(8, {})
     assert Checkpoints(FOLDER).load() == (8, {}, None)
 

@@ -28,12 +28,14 @@ IN_STEP = r'''
 import sys
 import numpy
 import paceline
+from paceline.data import _ranks
 kind = sys.argv[1]
 options = {"sgd": dict(momentum=0.5, weight_decay=0.25), "nesterov": dict(momentum=0.5, nesterov=True), "adam": dict(betas=(0.5, 0.75)),
            "adamw": dict(betas=(0.5, 0.75), weight_decay=0.25), "adagrad": dict(eps=1e-6)}[kind]
 first = {"w": numpy.full((300, 7), 4, numpy.float32), "a number": numpy.array(4, numpy.float32)}
 with paceline.Server(first, "sgd" if kind == "nesterov" else kind, lr=0.5, staleness=0, **options) as server:
     assert (server.values["w"] == 4).all() and server.values["w"].shape == (300, 7) and (server.worker, server.workers) in ((0, 2), (1, 2))
+    assert _ranks()[0] == (server.worker, server.workers) and _ranks()[1] == (server.local_worker, server.local_workers), _ranks()
     for gradient in (1, 3) if server.worker == 0 else (3, 9):
         server.step({"w": numpy.full((300, 7), gradient), "a number": gradient})
         server.lr = 0.25
