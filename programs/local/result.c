@@ -251,7 +251,7 @@ enum pl_status pl_local_result_pack(struct pl_local *local, struct pl_error *ret
     local->packed_ns = pl_clock_now_ns();
     if (status != PL_OK && reterr) {
         snprintf(local->unpacked, sizeof(local->unpacked), "%s", reterr->cause);
-        local->keep = true; /* nothing else has the model */
+        local->keep = local->keep || status != PL_CANCELLED; /* nothing else has the model */
     }
     return status;
 }
