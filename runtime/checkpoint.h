@@ -69,8 +69,9 @@ struct pl_checkpoints_options {
 struct pl_checkpoints;
 
 /**
- * Opens a directory for checkpoints. Rank 0 creates it and removes incomplete files of a killed run. `optimizer` may be
- * NULL. Errors: PL_INVALID if `plan` is not sealed.
+ * Opens a directory for checkpoints. Rank 0 creates it. Its first save removes incomplete files of a killed run:
+ * programs that only load may run beside the one that saves. `optimizer` may be NULL. Errors: PL_INVALID if `plan` is
+ * not sealed.
  */
 enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *optimizer,
                                    const struct pl_checkpoints_options *options,

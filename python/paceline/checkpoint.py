@@ -188,7 +188,10 @@ def _restored(record, memory):
     return tensors, rest
 
 
-def _tell(failure):
+def _tell(writer, failure):
+    for thread in writer:
+        if thread is not threading.current_thread():
+            thread.join()
     if failure:
         print(f"paceline.checkpoint: {failure[0]}", file=sys.stderr, flush=True)
 
@@ -201,15 +204,16 @@ class Checkpoints:
     one of the last write comes at the next save(), flush() or close(), or is printed when the program ends."""
 
     def __init__(self, directory: Optional["os.PathLike[str] | str"] = None, keep: int = 3) -> None:
-        if keep < 1:
-            raise ValueError(f"keep is at least 1, not {keep}")
+        if not hasattr(keep, "__index__") or keep < 1:
+            raise ValueError(f"keep is a whole number and at least 1, not {keep}")
         self.directory = os.fspath(os.environ.get("PACELINE_CHECKPOINT_DIR", "/opt/ml/checkpoints") if directory is None else directory)
-        self._keep, self._place, self._thread = keep, None, None
+        self._keep, self._place, self._thread, self._is_clean = min(operator.index(keep), 2**31 - 1), None, None, False
         self._copies: Dict[Tuple[Any, ...], Any] = {}  # of the last save, which the next one uses again
         self._kept: Any = None  # a _Kept; False: the job has none; None: not looked for
         self._keeps = self._is_broadcast = False
         self._failure: List[BaseException] = []  # of the last write
-        weakref.finalize(self, _tell, self._failure)
+        self._writer: List[threading.Thread] = []  # of the last write
+        weakref.finalize(self, _tell, self._writer, self._failure)
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -269,7 +273,11 @@ class Checkpoints:
         if copies is not None:
             self._copies = {}  # the next one lies elsewhere
         _c()
-        self._thread = threading.Thread(target=self._write, args=(step, structs, record, copies is not None, to_files), name="paceline-checkpoint")
+        write = self._write, (step, structs, record, copies is not None, to_files)
+        if not threading.main_thread().is_alive():  # the program ends, and no thread would be waited for
+            return write[0](*write[1])
+        self._thread = threading.Thread(target=write[0], args=write[1], name="paceline-checkpoint", daemon=False)
+        self._writer[:] = [self._thread]
         self._thread.start()
 
     def _write(self, step, structs, record, to_memory, to_files):
@@ -278,6 +286,7 @@ class Checkpoints:
                 self._kept.end()
             if not to_files:
                 return
+            self._clean()
             checksum = _library.pl_checkpoint_checksum(structs, ctypes.c_size_t(len(structs)))
             state = {"step": step, "world_size": self._place[1], "data_crc32c": checksum, "python": record}
             _call_anywhere(f"writing the checkpoint of step {step}", _library.pl_checkpoint_write, os.fsencode(self.directory), ctypes.c_uint64(step), self._keep,
@@ -294,7 +303,7 @@ class Checkpoints:
                 if error.status != "SYSTEM":
                     raise
                 self._leave_kept(error)
-        return self._kept or None
+        return self._kept if self._kept and self._kept.close.alive else None  # not alive: the program ends
 
     def _leave_kept(self, error):
         _log.warning("no state is kept in memory, a job that is started again goes on from files: %s", error)
@@ -421,13 +430,17 @@ class Checkpoints:
             self._kept, self._keeps = None, False
 
     def _begin(self):
-        """This process's rank. The first call makes the directory, and rank 0 removes what a killed run left half written."""
+        """This process's rank. The first call makes the directory."""
         if self._place is None:
             place = _ranks()[0]
             os.makedirs(self.directory, exist_ok=True)
-            if place[0] == 0:
-                steps, count = ctypes.c_void_p(), ctypes.c_size_t()
-                _call_anywhere("opening checkpoints", _c().pl_checkpoint_steps, os.fsencode(self.directory), True, ctypes.byref(steps), ctypes.byref(count))
-                _library.pl_memory_free_at(ctypes.byref(steps))
             self._place = place
         return self._place[0]
+
+    def _clean(self):
+        """The first save removes what a killed run left half written: a process that only loads may run beside the one that writes."""
+        if not self._is_clean:
+            steps, count = ctypes.c_void_p(), ctypes.c_size_t()
+            _call_anywhere("opening checkpoints", _c().pl_checkpoint_steps, os.fsencode(self.directory), True, ctypes.byref(steps), ctypes.byref(count))
+            _library.pl_memory_free_at(ctypes.byref(steps))
+            self._is_clean = True

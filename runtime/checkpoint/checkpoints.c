@@ -47,6 +47,7 @@ struct pl_checkpoints {
     struct pl_checkpoint_record record;
     bool writing;
     bool to_files; /* the writer also writes files */
+    bool cleaned;  /* see clean() */
     pthread_t writer;
 
     /* the job's kept memory. Once it is in use, `copy` is there; with device memory, a second copy is there */
@@ -145,14 +146,7 @@ static enum pl_status open_checkpoints(struct pl_checkpoints *c, struct pl_error
     if (c->writes && (c->device || c->directory)) {
         PL_TRY(allocate_copy(c, reterr));
     }
-    if (c->writes && c->directory) {
-        PL_AUTO_FREE uint64_t *steps = NULL;
-        size_t count;
-
-        PL_TRY(pl_file_make_dirs(c->directory, 0777, reterr));
-        return pl_checkpoint_steps(c->directory, true, &steps, &count, reterr);
-    }
-    return PL_OK;
+    return c->writes && c->directory ? pl_file_make_dirs(c->directory, 0777, reterr) : PL_OK;
 }
 
 enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *optimizer,
@@ -195,6 +189,18 @@ static struct pl_tensor *describe_entries(const struct pl_checkpoints *c, struct
     return tensors;
 }
 
+/* Removes what a killed run has left half written, before the first write: a program that only loads may run beside
+ * the one that writes. */
+static enum pl_status clean(struct pl_checkpoints *c, struct pl_error *reterr)
+{
+    PL_AUTO_FREE uint64_t *steps = NULL;
+    size_t count;
+
+    PL_TRY(c->cleaned ? PL_OK : pl_checkpoint_steps(c->directory, true, &steps, &count, reterr));
+    c->cleaned = true;
+    return PL_OK;
+}
+
 static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pl_tensor *tensors = describe_entries(c, reterr);
@@ -206,6 +212,7 @@ static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *ret
     c->record.data_crc32c = pl_checkpoint_checksum(tensors, c->entry_count);
     pl_checkpoint_record_print(&c->record, &state);
     PL_TRY(pl_text_check(&state, reterr));
+    PL_TRY(clean(c, reterr));
     return pl_checkpoint_write(c->directory, c->record.state.step, c->options.keep, tensors, c->entry_count,
                                pl_text_string(&state), reterr);
 }

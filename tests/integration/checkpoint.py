@@ -99,7 +99,8 @@ def numpy_arrays():
                                       (["9 dim"], {"x": numpy.ones((1,) * 9)}, None)):
             expect_error(TypeError, words, lambda: checkpoints.save(8, tensors, state))
         expect_error(ValueError, ["step -1"], lambda: checkpoints.save(-1, {}))
-        expect_error(ValueError, ["keep"], lambda: Checkpoints(FOLDER, keep=0))
+        for keep in (0, 3.0, float("inf")):
+            expect_error(ValueError, ["keep"], lambda: Checkpoints(FOLDER, keep=keep))
         expect_error(ValueError, ["__metadata__"], lambda: checkpoints.save(8, {"__metadata__": numpy.ones(1)}))
         checkpoints.save(8, {})
     assert Checkpoints(FOLDER).load() == (8, {}, None)
@@ -127,6 +128,9 @@ def keeping():
         for step in range(1, 6):
             checkpoints.save(step, {"x": numpy.full(step, step)})
     assert names() == sorted(files(4, 5, 50) + ["checkpoint-5.json"]), names()
+    with Checkpoints(keep=2**32) as checkpoints:
+        checkpoints.save(6, {})
+    assert names() == sorted(files(4, 5, 6, 50) + ["checkpoint-5.json"]), names()
     assert json.loads((FOLDER / files(5)[0]).read_text())["state"]["world_size"] == 2
     (FOLDER / "c").mkdir()
     _call(_library.pl_checkpoint_write, os.fsencode(FOLDER / "c"), ctypes.c_uint64(1), 3, None, ctypes.c_size_t(0), b'{"step": 1}')
@@ -235,10 +239,34 @@ def killed():
                 break
             known = struct.unpack("<Q", more)[0]
         os.close(come)
-        newest, tensors, state = Checkpoints(FOLDER).load()
+        before, reader = names(), Checkpoints(FOLDER, keep=3)
+        newest, tensors, state = reader.load()
+        assert names() == before, "a process that loads has removed files"
         assert newest >= known and (tensors["x"] == newest).all() and (state["y"] == newest).all(), f"step {newest}, {known} was on disk"
+        reader.save(newest, tensors, state)
+        reader.close()
         assert not [name for name in names() if name.startswith(".")] and len(names()) % 2 == 0, names()
     print(f"{KILLS} kills, {newest} steps")
+
+
+ENDING = """import atexit, sys, threading
+import numpy
+from paceline.checkpoint import Checkpoints
+checkpoints = Checkpoints(sys.argv[2])
+save = lambda: checkpoints.save(1, {"x": numpy.ones(5_000_000)})
+if sys.argv[1] == "atexit":
+    atexit.register(save)
+else:
+    thread = threading.Thread(target=save, daemon=True)
+    thread.start()
+    thread.join()"""
+
+
+def ending():
+    """What a function of atexit or a daemon thread saves at the end of a program is written."""
+    for where in ("atexit", "daemon"):
+        subprocess.run([sys.executable, "-c", ENDING, where, FOLDER / where], check=True)
+        assert sorted(os.listdir(FOLDER / where)) == files(1), where
 
 
 def outlive():
@@ -399,7 +427,7 @@ def torch():
     assert outputs[2][0] == "step=30 goes on" and outputs[2][-1] == outputs[0][-1] and outputs[1] + outputs[2][1:] == outputs[0], outputs
 
 
-CASES = [numpy_arrays, keeping, corruption, failing, killed, kept]
+CASES = [numpy_arrays, keeping, corruption, failing, killed, ending, kept]
 
 
 def main():
