@@ -47,9 +47,9 @@ class TorchDataset(torch.utils.data.IterableDataset):
     def __init__(self, dataset: Dataset, pin: bool = False) -> None:
         super().__init__()
         self._dataset, self._pin, self._turn = dataset, pin, 0
-        # Processes share it: how often set_epoch() was called, its last epoch, whether workers have read, and the seed of the DataLoader's epoch that went on at a
-        # place from load_state_dict().
-        self._shared = torch.zeros(4, dtype=torch.int64).share_memory_()
+        # Processes share it: how often set_epoch() was called, its last epoch, whether workers have read, the seed of the DataLoader's epoch that went on at a
+        # place from load_state_dict(), and whether a worker has said which rank reads.
+        self._shared = torch.zeros(5, dtype=torch.int64).share_memory_()
         dataset._functions.insert(0, (self._convert, 0))
 
     def _convert(self, batch):
@@ -81,6 +81,9 @@ class TorchDataset(torch.utils.data.IterableDataset):
         if self._turn != int(self._shared[0]):  # the parent has called set_epoch() since this worker was made
             self._turn = int(self._shared[0])
             self._dataset.set_epoch(int(self._shared[1]))
+        if worker:  # one of them says once which rank reads
+            self._dataset._says_so &= worker.id == 0 and not self._shared[4]
+            self._shared[4] |= worker.id == 0
         if worker and self._dataset._saved is not None:
             seed = worker.seed - worker.id
             if int(self._shared[3]) not in (0, seed):

@@ -45,7 +45,7 @@ _SOURCE_OF = {"tfrecord": "example", "recordio": "protobuf", "csv": "csv", "tar"
 _COMPRESSIONS = {"none": 0, "gzip": 1, "zstd": 2, "auto": 3}  # enum pl_compression
 _SPLITS = {"records": 0, "objects": 1}  # enum pl_stream_split
 _MOST_BATCHES = 64  # what max_batches 0 is in the library
-_CLOSED = "this iteration has ended: close() or load_state_dict() came after it"
+_CLOSED = "this iteration has ended: close(), load_state_dict() or the end of the program came after it"
 _CLOSE_S = 2  # a thread leaves the library 50 ms after pl_dataset_cancel()
 _POLL_NS = 100_000_000  # so long Python does not see a signal
 
@@ -153,9 +153,12 @@ def _field_in_c(name, field):
     struct = _Field(inside, _DTYPES[field.type], len(shape), (ctypes.c_uint64 * _MAX_DIMS)(*shape), field.shape is None, field.default is not None)
     if field.default is not None:
         if isinstance(field.default, (bytes, str)):
+            if field.type != "uint8" or field.shape == ():
+                raise DataValueError(f"field '{name}': the default {field.default!r} is text, which only a uint8 with a shape or None takes, not one {field.type}")
             data = field.default.encode() if isinstance(field.default, str) else field.default
         elif field.type == "bfloat16":
-            data = (numpy.asarray(field.default, "float32").view("uint32") >> 16).astype("uint16").tobytes()
+            bits = numpy.asarray(field.default, "float32").view("uint32").astype("int64")
+            data = numpy.where((bits & 0x7fffffff) > 0x7f800000, 0x7fc0, (bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype("uint16").tobytes()
         else:
             given = numpy.asarray(field.default)
             data = given.astype(field.type)
@@ -233,18 +236,26 @@ class _Reader:
         _checked(opened[0], error)
         self.close = weakref.finalize(self, _close, self.handle, self.pid, lock)
 
+    @contextlib.contextmanager
+    def in_library(self):
+        with self.lock:
+            if not self.close.alive:
+                raise DataError(_CLOSED)
+            yield
+
     def start(self, epoch, place):
         """Begins the epoch, or goes on at a place in it."""
         error = _Error()
-        if place is None:
-            _checked(_data().pl_dataset_start(self.handle, ctypes.c_uint64(epoch), ctypes.byref(error)), error)
-        else:
-            _checked(_data().pl_dataset_restore(self.handle, place.encode(), ctypes.byref(error)), error)
+        with self.in_library():
+            if place is None:
+                _checked(_data().pl_dataset_start(self.handle, ctypes.c_uint64(epoch), ctypes.byref(error)), error)
+            else:
+                _checked(_data().pl_dataset_restore(self.handle, place.encode(), ctypes.byref(error)), error)
 
     def save(self, back):
         """The place after the last batch but `back`."""
         text, error = ctypes.c_char_p(), _Error()
-        with self.lock:
+        with self.in_library():
             _checked(_data().pl_dataset_save(self.handle, ctypes.c_uint64(back), ctypes.byref(text), ctypes.byref(error)), error)
         place = text.value.decode()
         _data().pl_memory_free_at(ctypes.byref(text))
@@ -422,13 +433,16 @@ class Dataset:
 
     def progress(self) -> Any:
         """Of the epoch that is read: epoch, samples, bytes, skipped, elapsed_ns, waited_ns."""
-        return _data().pl_dataset_progress(self._reader.handle) if self._reader and self._reader.pid == os.getpid() else _Progress()
+        reader = self._reader
+        return _data().pl_dataset_progress(reader.handle) if reader and reader.pid == os.getpid() and reader.close.alive else _Progress()
 
     def close(self) -> None:
         """Ends threads and closes the source; the next iteration opens it again. Arrays stay valid."""
         reader = self._reader
         if reader and reader.pid == os.getpid():
             reader.turn = None
+            if not reader.close.alive:  # the program ends
+                return
             _data().pl_dataset_cancel(reader.handle)  # another thread may wait in it
         try:
             self._left = self.state_dict()

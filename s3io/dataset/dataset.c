@@ -125,6 +125,14 @@ static enum pl_status check_options(const struct pl_dataset_options *options, st
     if (!options->allocate != !options->release) {
         return pl_error_set(reterr, PL_INVALID, "a dataset's memory needs both allocate and release");
     }
+    for (size_t i = 0; i < options->field_count && options->records.format == PL_RECORD_IDX; i++) {
+        if (pl_dtype_bytes(options->fields[i].type) > 1) {
+            return pl_error_set(
+                reterr, PL_UNSUPPORTED,
+                "field '%s': the elements of IDX arrays are read as bytes: expected uint8, int8 or bool",
+                options->fields[i].name);
+        }
+    }
     if (options->decode_threads > MOST_THREADS) {
         return pl_error_set(reterr, PL_INVALID, "decode_threads is %u: expected at most %d", options->decode_threads,
                             (int)MOST_THREADS);

@@ -388,6 +388,27 @@ def processes():
     assert ids(pickle.loads(pickle.dumps(dataset))) == ids(copy) == list(range(COUNT))
 
 
+ENDING = """import atexit, sys
+from paceline.data import DataError, Dataset
+class Loader:
+    def __init__(self): self.dataset = Dataset(sys.argv[1], {"id": "int64"}, batch=10)
+    def __del__(self): self.dataset.close()
+def late():
+    try:
+        print(loader.dataset.progress().samples, loader.dataset.state_dict())
+    except DataError as error:
+        print("the end of the program" in str(error))
+atexit.register(late)
+loader = Loader()
+for batch in loader.dataset: break"""
+
+
+def ending():
+    """A dataset that is used when its program ends: an error, not a crash."""
+    done = subprocess.run([sys.executable, "-c", ENDING, FOLDER / "tfrecord"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout == "True\n", f"{done.returncode}: {done.stdout}{done.stderr}"
+
+
 def errors():
     from paceline.data import DataError, DataTimeoutError, DataValueError, Dataset, Field
     bad = FOLDER / "bad"
@@ -511,6 +532,9 @@ def torch():
     expect_error(RuntimeError, ["call set_epoch()"], lambda: ids(loader))
     datasets[0].set_epoch(1)
     assert len(ids(loader)) == COUNT
+    rounded = torch.tensor([0.1, -0.3, 3e38, float("inf"), float("nan")], dtype=torch.bfloat16)
+    half = next(iter(Dataset(FOLDER / "tfrecord", {"weight": Field("bfloat16", (5,), default=[0.1, -0.3, 3e38, float("inf"), float("nan")], name="absent")}, 8).torch()))
+    assert torch.equal(half["weight"].nan_to_num(7), rounded.nan_to_num(7).expand(8, 5)), half
     half = Dataset(FOLDER / "tfrecord", {"weight": Field("bfloat16", (2,), default=1.5, name="absent")}, 8).torch()
     assert all(batch["weight"].dtype is torch.bfloat16 and (batch["weight"] == 1.5).all() for batch in half)
     assert ids(Dataset(FOLDER / "tfrecord", {"id": "int64"}, 8).map(lambda batch: {"id": batch["id"] + 1}).torch()) == list(range(1, COUNT + 1))
@@ -525,8 +549,10 @@ def example():
         found = [(label, bytes(min(255, max(0, byte + draw.randrange(-60, 60))) for byte in pictures[label])) for label in draw.choices(range(10), k=250)]
         (FOLDER / f"digits/{part}").write_bytes(b"".join(records.tfrecord(records.example({"image": image, "label": [label]})) for label, image in found))
     for workers in ("0", "2"):
-        output = subprocess.run([sys.executable, f"{SOURCE}/examples/python/data_torch.py", "--data", str(FOLDER / "digits"), "--workers", workers], stdout=subprocess.PIPE,
-                                text=True, check=True).stdout.splitlines()
+        done = subprocess.run([sys.executable, f"{SOURCE}/examples/python/data_torch.py", "--data", str(FOLDER / "digits"), "--workers", workers], capture_output=True,
+                              text=True, check=True)
+        assert done.stderr.count("paceline.data: rank ") == 1, done.stderr  # of all workers and epochs
+        output = done.stdout.splitlines()
         assert len(output) == 5 and all("samples=1000" in line for line in output), output
         assert float(output[-1].split("accuracy=")[1]) > 0.9, output
 
@@ -551,7 +577,7 @@ def example_tar_s3():
     assert float(output[-1].split("accuracy=")[1]) > 0.9, output
 
 
-CASES = [formats, tar, mutated, order, mapping, keeping, interrupted, processes, errors, channel]
+CASES = [formats, tar, mutated, order, mapping, keeping, interrupted, processes, ending, errors, channel]
 
 
 def main():
