@@ -50,6 +50,8 @@ def _view(array, written=False):
     if _is_torch(array):
         if array.layout is not sys.modules["torch"].strided:
             raise ValueError("expected a dense torch tensor, found a sparse one: use .to_dense()")
+        if array.is_neg():
+            raise ValueError("a torch tensor must have its values, and this one waits to be negated: .resolve_neg()")
         if not (array.is_cpu or array.is_cuda) or not array.is_contiguous():
             raise ValueError("a torch tensor must be contiguous, and on the CPU or a GPU: .contiguous()")
         if _gpu_of(array) not in (None, _job._gpu):
@@ -104,7 +106,7 @@ def _describe(request, kind, send, recv, op=Sum, root=0, splits=None, scales=(1.
     if op not in _OPS:
         raise ValueError(f"op is Average, Sum, Min, Max, Product or Adasum, not {op!r}")
     request.kind, request.op, request.root = _KINDS.index(kind), _OPS.index(op), root
-    if send is not None:
+    if kind != "barrier":
         address, shape, dtype = _view(send)
         if dtype not in _DTYPES:
             raise TypeError(f"{dtype} is not a type that can be exchanged: {', '.join(_DTYPES)}")
@@ -150,7 +152,7 @@ def _submit_sum(name, process_set, send, recv, op, scales):
     one of its name only sets the addresses: the whole call then takes 2 us of Python."""
     kept = process_set._kept.get((name, op, scales))
     if not (kept and type(send) is kept[2] and send.is_cpu and send.dtype is kept[3] and send.layout is kept[4] and send.shape == kept[5] and
-            send.is_contiguous()):
+            send.is_contiguous() and not send.is_neg()):
         if not _is_torch(send) or not send.is_cpu:
             return _submit("allreduce", name, process_set, [send], [recv], op=op, scales=scales)
         request = _Op(name=name and name.encode())
@@ -261,11 +263,13 @@ def allreduce(tensor: Array, average: Optional[bool] = None, name: Optional[str]
 def grouped_allreduce_async_(tensors: Sequence[Array], average: Optional[bool] = None, name: Optional[str] = None, op: Optional[str] = None,
                              prescale_factor: float = 1.0, postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> Handle:
     """As allreduce_async_() with a list: if one array fails, no array is reduced."""
+    tensors = list(tensors)
     return _submit("allreduce", name, process_set, tensors, tensors, grouped=True, op=_op(average, op), scales=(prescale_factor, postscale_factor))
 
 
 def grouped_allreduce_async(tensors: Sequence[Array], average: Optional[bool] = None, name: Optional[str] = None, op: Optional[str] = None,
                             prescale_factor: float = 1.0, postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> Handle:
+    tensors = list(tensors)
     return _submit("allreduce", name, process_set, tensors, map(_like, tensors), grouped=True, op=_op(average, op),
                    scales=(prescale_factor, postscale_factor))
 

@@ -210,7 +210,7 @@ class _Sums:
         size_bytes, item = buffer.numel() * buffer.element_size(), buffer.element_size()
         begin = buffer.data_ptr()
         views = [parameter.grad for parameter in bucket.parameters()]
-        is_ready = size_bytes > 0 and all(view is not None and begin <= view.data_ptr() < begin + size_bytes for view in views)
+        is_ready = size_bytes > 0 and all(view is not None and view.dtype is buffer.dtype and begin <= view.data_ptr() < begin + size_bytes for view in views)
         unused = [array() is None for _, array in self._spans]  # no tensor has that memory any more
         agreed = torch.tensor([is_ready, *unused], dtype=torch.uint8)
         self._sum(agreed, f"shared memory for {self._who}", "min", b"DDP shared memory")

@@ -230,6 +230,18 @@ for wrong in (torch.ones(3, 2).t(), torch.ones(3).to_sparse()):
     except ValueError:
         pass
 assert hvd.allreduce(torch.ones(3), name="kept", op=hvd.Sum).tolist() == [n] * 3
+negated = torch.complex(torch.ones(1), torch.ones(1)).conj().imag  # torch negates it when it is read
+assert negated.is_neg() and hvd.allreduce(negated.resolve_neg(), name="kept one", op=hvd.Sum).tolist() == [-n]
+for call, words in ((lambda: hvd.allreduce(negated, name="kept one", op=hvd.Sum), "resolve_neg()"), (lambda: hvd.broadcast(negated, 0), "resolve_neg()"),
+                    (lambda: hvd.allreduce(None), "NoneType"), (lambda: hvd.grouped_allreduce_(x for x in [torch.ones(1), None]), "NoneType"),
+                    (lambda: hvd.broadcast_parameters([None]), "NoneType")):
+    try:
+        call()
+        raise AssertionError(words)
+    except (TypeError, ValueError) as error:
+        assert words in str(error), error
+for values in hvd.grouped_allreduce_(torch.ones(2) for _ in range(2)), hvd.synchronize(hvd.grouped_allreduce_async(torch.ones(2) for _ in range(2))):
+    assert [tensor.tolist() for tensor in values] == [[1.0, 1.0]] * 2
 
 if n in (1, 2, 4):  # what all ranks say alike is averaged
     assert torch.allclose(hvd.allreduce(torch.tensor([1.0, 2.0]), op=hvd.Adasum), torch.tensor([1.0, 2.0]))

@@ -121,6 +121,25 @@ def halves():
     check_equal("half of the ranks", values, mine)
 
 
+class Turn(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.angle = torch.nn.Parameter(torch.ones(3, dtype=torch.cfloat))
+
+    def forward(self, x):
+        return (self.angle * x).real.sum()
+
+
+def complex_numbers():
+    """The hook's bucket has floats, and the gradients are complex."""
+    model = DistributedDataParallel(Turn(), gradient_as_bucket_view=True)
+    model.register_comm_hook(None, pt.allreduce_hook)
+    for _ in range(3):
+        model.zero_grad()
+        model(RANK + 1.0).backward()
+        assert torch.equal(model.module.angle.grad, torch.full((3,), (SIZE + 1) / 2, dtype=torch.cfloat)), model.module.angle.grad
+
+
 def right():
     """What gloo computes, within rounding, and equal bits on all ranks."""
     compare("default", shared=False)
@@ -134,6 +153,8 @@ def right():
     compare("static graph", shared=True, static_graph=True, gradient_as_bucket_view=True)
     compare("no_sync", shared=True, accumulate=True, gradient_as_bucket_view=True)
     compare("no_sync on the heap", accumulate=True)
+    if not torch.__version__.startswith("1."):  # whose gloo has no complex numbers
+        complex_numbers()
     compare("float64", shared=True, close=1e-12, dtype=torch.float64, gradient_as_bucket_view=True)
     for hook in (pt.fp16_hook, pt.bf16_hook, pt.compressed("int8")):  # inside a host nothing is compressed
         compare(hook.__name__, hook, shared=True, gradient_as_bucket_view=True)
