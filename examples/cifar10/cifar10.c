@@ -44,11 +44,22 @@ static const struct nn_option option_table[] = {
     NN_NUMBER(struct cifar10_options, max_steps, "0", 0, 1e12,
               "number of steps after which training ends; 0: no limit"),
     NN_NUMBER(struct cifar10_options, timeout, "600", 1, 1e6, "seconds to wait for one record"),
+    NN_TEXT(struct cifar10_options, checkpoint_dir, "",
+            "directory for checkpoints; default: the job's (/opt/ml/checkpoints), if that exists"),
+    NN_NUMBER(struct cifar10_options, checkpoint_steps, "0", 0, 1e15,
+              "steps between checkpoints, in addition to those after each epoch; 0: none in addition"),
     NN_TEXT(struct cifar10_options, data, "",
             "directory or s3://BUCKET/PREFIX with training/ and testing/, instead of SageMaker's channels"),
     NN_TEXT(struct cifar10_options, model_dir, "", "directory for model.safetensors, instead of SM_MODEL_DIR"),
     NN_DEVICE_OPTIONS(struct cifar10_options),
     NN_OPTIONS_END,
+};
+
+/* What a checkpoint has besides model and optimizer: where training continues in the epoch. */
+struct place {
+    uint64_t batches;                                 /* number of batches that each rank has taken */
+    uint64_t batch_size, shuffle_buffer, seed, ranks; /* the batches of an epoch depend on these */
+    struct nn_score score;                            /* of these batches */
 };
 
 struct trainer {
@@ -61,6 +72,8 @@ struct trainer {
     struct nn_peers peers;
     struct pl_schedule schedule;
     uint64_t step;
+    uint64_t first_epoch; /* first epoch of this run, which begins at `place` */
+    struct place place;   /* in the current epoch */
 };
 
 /* Results of an epoch: this rank's, until they are summed over all ranks. */
@@ -73,12 +86,14 @@ struct epoch {
 
 static enum pl_status open_data(struct trainer *t, struct pl_error *reterr)
 {
+    struct cifar10_options options = t->options;
     enum pl_status status;
 
-    PL_TRY(cifar10_data_open(t->runtime, "training", true, &t->options, t->peers.all, t->peers.local, &t->training,
-                             reterr));
+    options.epochs -= t->first_epoch < options.epochs ? t->first_epoch : options.epochs; /* those that are left */
+    PL_TRY(
+        cifar10_data_open(t->runtime, "training", true, &options, t->peers.all, t->peers.local, &t->training, reterr));
     status =
-        cifar10_data_open(t->runtime, "testing", false, &t->options, t->peers.all, t->peers.local, &t->testing, reterr);
+        cifar10_data_open(t->runtime, "testing", false, &options, t->peers.all, t->peers.local, &t->testing, reterr);
     return status == PL_NOT_FOUND ? PL_OK : status; /* a testing channel is optional */
 }
 
@@ -201,8 +216,9 @@ static enum pl_status evaluate(struct trainer *t, uint64_t number, double *ret_a
     return PL_OK;
 }
 
-static enum pl_status report(struct trainer *t, uint64_t number, const struct epoch *epoch, double accuracy,
-                             struct pl_error *reterr)
+/* `before`: number of this epoch's samples that were trained before a restart. */
+static enum pl_status report(struct trainer *t, uint64_t number, const struct epoch *epoch, uint64_t before,
+                             double accuracy, struct pl_error *reterr)
 {
     struct pl_metrics metrics = PL_METRICS_NONE;
     double seconds = (double)epoch->elapsed_ns / (double)PL_NS_PER_S;
@@ -218,13 +234,107 @@ static enum pl_status report(struct trainer *t, uint64_t number, const struct ep
     if (t->testing) {
         pl_metrics_real(&metrics, "test_accuracy", 4, accuracy);
     }
-    pl_metrics_real(&metrics, "images_per_second", 1, (double)epoch->score.samples / seconds);
+    pl_metrics_real(&metrics, "images_per_second", 1, (double)(epoch->score.samples - before) / seconds);
     pl_metrics_real(&metrics, "waited_share", 4, epoch->waited);
     pl_metrics_whole(&metrics, "batch_order", epoch->order & INT64_C(0xffffffff));
     nn_peers_add_metrics(&t->peers, &metrics);
     status = pl_metrics_write(&metrics, stdout, NULL, reterr);
     pl_metrics_done(&metrics);
     return status;
+}
+
+/* Resumes from the newest checkpoint, if there is one. */
+static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
+{
+    struct pl_checkpoint_state state;
+    struct place *place = &t->place, saved;
+    bool found;
+
+    PL_TRY(nn_peers_resume(&t->peers, t->options.checkpoint_dir, &found, &state, reterr));
+    *place = (struct place){.batch_size = t->options.batch_size,
+                            .shuffle_buffer = t->options.shuffle_buffer,
+                            .seed = t->options.seed,
+                            .ranks = t->peers.all.size};
+    if (!found) {
+        return PL_OK;
+    }
+    memcpy(&saved, state.extra, sizeof(saved));
+    if (state.extra_bytes != sizeof(saved) ||
+        (saved.batches > 0 && (saved.batch_size != place->batch_size || saved.shuffle_buffer != place->shuffle_buffer ||
+                               saved.seed != place->seed || saved.ranks != place->ranks))) {
+        return pl_error_set(reterr, PL_MISMATCH,
+                            "the checkpoint of step %llu is in the middle of an epoch with another --batch-size, "
+                            "--shuffle-buffer, --seed or number of ranks: use the same, or another --checkpoint-dir",
+                            (unsigned long long)state.step);
+    }
+    t->step = state.step;
+    t->first_epoch = state.sampler.epoch;
+    place->batches = saved.batches;
+    if (t->peers.all.rank == 0) {
+        place->score = saved.score;
+        pl_log(PL_LOG_INFO, "resuming after step %llu, in epoch %llu", (unsigned long long)state.step,
+               (unsigned long long)t->first_epoch + 1);
+    }
+    return PL_OK;
+}
+
+static struct pl_checkpoint_state state_at(const struct trainer *t, uint64_t epoch, const struct nn_score *score)
+{
+    struct pl_checkpoint_state state = {
+        .step = t->step, .sampler = {.epoch = epoch}, .extra_bytes = sizeof(struct place)};
+    struct place place = t->place;
+
+    place.score = *score;
+    memcpy(state.extra, &place, sizeof(place));
+    return state;
+}
+
+/* Saves a checkpoint, to continue in `epoch` at t->place. `score` is this rank's. All ranks call it. */
+static enum pl_status save_checkpoint(struct trainer *t, uint64_t epoch, struct nn_score score, struct pl_error *reterr)
+{
+    struct pl_checkpoint_state state;
+
+    if (!t->peers.saves) {
+        return PL_OK;
+    }
+    if (t->peers.averages) {
+        PL_TRY(nn_peers_sum_score(&t->peers, &score, reterr));
+    }
+    state = state_at(t, epoch, &score);
+    return nn_peers_save(&t->peers, &state, false, reterr);
+}
+
+/* Called after a step. */
+static enum pl_status checkpoint_step(struct trainer *t, uint64_t epoch, struct pl_error *reterr)
+{
+    bool saves = t->options.checkpoint_steps > 0 && t->step % t->options.checkpoint_steps == 0;
+    struct pl_checkpoint_state state;
+    struct nn_score score;
+
+    if (!saves && !nn_peers_keep_is_due(&t->peers, t->step)) {
+        return PL_OK;
+    }
+    PL_TRY(nn_plan_score(t->peers.plan, t->model, &score, reterr));
+    if (saves) {
+        return save_checkpoint(t, epoch, score, reterr);
+    }
+    state = state_at(t, epoch, &score);
+    return nn_peers_keep(&t->peers, &state, reterr);
+}
+
+/* Begins an epoch. Batches that were trained before a restart are read again and not used. */
+static enum pl_status start_epoch(struct trainer *t, uint64_t number, struct epoch *epoch, struct pl_error *reterr)
+{
+    struct cifar10_batch batch;
+    enum pl_status status = PL_OK;
+
+    PL_TRY(nn_model_set_score(t->model, &t->place.score, reterr));
+    PL_TRY(cifar10_data_start(t->training, number, reterr));
+    for (uint64_t i = 0; i < t->place.batches && status == PL_OK; i++) {
+        status = cifar10_data_next(t->training, &batch, reterr);
+        epoch->order = status == PL_OK ? mix_order(epoch->order, &batch) : epoch->order;
+    }
+    return status == PL_END ? PL_OK : status; /* an asynchronous worker may have fewer batches than number 0 */
 }
 
 static bool steps_used_up(const struct trainer *t)
@@ -238,10 +348,11 @@ static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *re
     struct pl_dataset_progress progress;
     int64_t shown_ns = 0;
     struct cifar10_batch batch;
+    uint64_t before = t->place.score.samples;
+    struct nn_score score;
     bool have = true;
 
-    PL_TRY(nn_model_set_score(t->model, NULL, reterr));
-    PL_TRY(cifar10_data_start(t->training, number, reterr));
+    PL_TRY(start_epoch(t, number, &epoch, reterr));
     while (!steps_used_up(t)) {
         PL_TRY(next_on_all(t, &batch, &have, reterr));
         if (!have) {
@@ -249,6 +360,8 @@ static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *re
         }
         epoch.order = mix_order(epoch.order, &batch);
         PL_TRY(train_step(t, &batch, reterr));
+        t->place.batches++;
+        PL_TRY(checkpoint_step(t, number, reterr));
         if (t->peers.all.rank == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
             shown_ns = pl_clock_now_ns();
             PL_TRY(nn_plan_score(t->peers.plan, t->model, &epoch.score, reterr));
@@ -257,7 +370,8 @@ static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *re
                                      epoch.score.loss_sum / (double)epoch.score.samples);
         }
     }
-    PL_TRY(nn_plan_score(t->peers.plan, t->model, &epoch.score, reterr)); /* also waits for a GPU */
+    PL_TRY(nn_plan_score(t->peers.plan, t->model, &score, reterr)); /* also waits for a GPU */
+    epoch.score = score;
     progress = cifar10_data_progress(t->training);
     epoch.elapsed_ns = progress.elapsed_ns;
     epoch.waited = progress.elapsed_ns ? (double)progress.waited_ns / (double)progress.elapsed_ns : 0.0;
@@ -268,19 +382,27 @@ static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *re
     if (t->testing) {
         PL_TRY(evaluate(t, number, ret_accuracy, reterr));
     }
-    return report(t, number + 1, &epoch, *ret_accuracy, reterr);
+    PL_TRY(report(t, number + 1, &epoch, before, *ret_accuracy, reterr));
+    t->place.batches = have ? t->place.batches : 0;
+    t->place.score = (struct nn_score){0};
+    return save_checkpoint(t, have ? number : number + 1, have ? score : t->place.score, reterr);
 }
 
 static enum pl_status train(struct trainer *t, struct pl_error *reterr)
 {
     double accuracy = 0.0;
+    uint64_t epoch;
 
     PL_TRY(nn_device_start(t->options.device, t->options.precision, &t->runtime, &t->device, reterr));
     PL_TRY(make_model(t, reterr));
     PL_TRY(make_plan(t, reterr));
+    PL_TRY(resume(t, reterr));
     PL_TRY(open_data(t, reterr));
-    for (uint64_t epoch = 0; epoch < t->options.epochs && !steps_used_up(t); epoch++) {
+    for (epoch = t->first_epoch; epoch < t->options.epochs && !steps_used_up(t); epoch++) {
         PL_TRY(train_epoch(t, epoch, &accuracy, reterr));
+    }
+    if (epoch == t->first_epoch && t->testing) {
+        PL_TRY(evaluate(t, epoch, &accuracy, reterr)); /* all had been trained before */
     }
     return nn_peers_finish(&t->peers, t->runtime, t->options.model_dir, accuracy, reterr);
 }

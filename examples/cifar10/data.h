@@ -18,9 +18,9 @@ struct cifar10_options {
     double learning_rate;
     uint64_t warmup_steps;
     double momentum, weight_decay;
-    uint64_t seed, shuffle_buffer, max_steps;
+    uint64_t seed, shuffle_buffer, max_steps, checkpoint_steps;
     double timeout; /* in seconds */
-    const char *data, *model_dir, *device, *precision;
+    const char *checkpoint_dir, *data, *model_dir, *device, *precision;
 };
 
 /** A channel's data, see cifar10_data_open(). */

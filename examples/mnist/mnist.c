@@ -15,7 +15,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { CLASSES = 10, EVALUATE_SAMPLES = 100 };
 
@@ -77,7 +76,6 @@ struct trainer {
     struct nn_peers peers;
     struct pl_service *named;       /* NULL if the plan itself exchanges gradients */
     struct pl_completion *averages; /* averages of the gradients in flight, by parameter */
-    char *job_checkpoints;          /* the job's checkpoint directory; NULL if --checkpoint-dir is set */
     struct pl_schedule schedule;
     struct pl_stop *stop;
     size_t max_samples;
@@ -311,28 +309,13 @@ static enum pl_status report_epoch(struct trainer *t, uint64_t epoch, const stru
     return status;
 }
 
-static void note_checkpoint(void *context, const char *text)
-{
-    (void)context;
-    pl_metrics_clear_progress();
-    pl_log(PL_LOG_WARNING, "%s", text);
-}
-
 /* Resumes from the newest checkpoint, if there is one. */
 static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
 {
-    struct pl_checkpoints_options options = {.directory = t->options.checkpoint_dir, .note = note_checkpoint};
     struct pl_checkpoint_state state;
-    bool found, wanted = true;
+    bool found;
 
-    if (!*options.directory) {
-        PL_TRY(pl_checkpoints_directory(&t->job_checkpoints, reterr));
-        options.memory_only = access(t->job_checkpoints, F_OK) != 0;
-        wanted = !options.memory_only || !t->peers.server;
-        options.directory = t->job_checkpoints;
-    }
-    PL_TRY(nn_peers_load(&t->peers, wanted ? &options : NULL, &found, &state, reterr));
-    t->peers.saves = t->peers.saves && !options.memory_only;
+    PL_TRY(nn_peers_resume(&t->peers, t->options.checkpoint_dir, &found, &state, reterr));
     if (!found) {
         return PL_OK;
     }
@@ -539,7 +522,7 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
             pl_log(
                 PL_LOG_INFO,
                 "stopped after step %llu, as asked; no checkpoint was saved: there is neither %s nor --checkpoint-dir",
-                (unsigned long long)t->step, t->job_checkpoints);
+                (unsigned long long)t->step, t->peers.job_checkpoints);
         }
     }
     if (t->named) {
@@ -553,7 +536,6 @@ static void done(struct trainer *t)
     pl_stop_free(t->stop);
     pl_service_free(t->named);
     free(t->averages);
-    free(t->job_checkpoints);
     nn_peers_close(&t->peers);
     nn_model_free(t->model);
     free(t->inputs);

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static enum pl_status open_ranks(struct nn_peers *peers, struct pl_world *world, const struct pl_plan_options *options,
                                  const struct pl_optimizer_options *optimizer, struct nn_model *model, uint64_t seed,
@@ -109,18 +110,28 @@ static enum pl_status load_for_workers(struct nn_peers *peers, const struct pl_c
     return pl_server_pull(peers->server, reterr);
 }
 
-enum pl_status nn_peers_load(struct nn_peers *peers, const struct pl_checkpoints_options *options, bool *ret_found,
-                             struct pl_checkpoint_state *ret_state, struct pl_error *reterr)
+static void note_checkpoint(void *context, const char *text)
 {
-    *ret_found = false;
+    (void)context;
+    pl_metrics_clear_progress();
+    pl_log(PL_LOG_WARNING, "%s", text);
+}
+
+enum pl_status nn_peers_resume(struct nn_peers *peers, const char *directory, bool *ret_found,
+                               struct pl_checkpoint_state *ret_state, struct pl_error *reterr)
+{
+    struct pl_checkpoints_options options = {.directory = directory, .note = note_checkpoint};
+
+    if (!*directory) {
+        PL_TRY(pl_checkpoints_directory(&peers->job_checkpoints, reterr));
+        options.memory_only = access(peers->job_checkpoints, F_OK) != 0;
+        options.directory = peers->job_checkpoints;
+    }
     if (peers->server) {
-        return load_for_workers(peers, options, ret_found, ret_state, reterr);
+        return load_for_workers(peers, options.memory_only ? NULL : &options, ret_found, ret_state, reterr);
     }
-    if (!options) {
-        return PL_OK;
-    }
-    peers->saves = true;
-    PL_TRY(pl_checkpoints_open(peers->plan, peers->optimizer, options, &peers->checkpoints, reterr));
+    peers->saves = !options.memory_only;
+    PL_TRY(pl_checkpoints_open(peers->plan, peers->optimizer, &options, &peers->checkpoints, reterr));
     return pl_checkpoints_load(peers->checkpoints, ret_found, ret_state, reterr);
 }
 
@@ -253,6 +264,7 @@ enum pl_status nn_peers_finish(struct nn_peers *peers, const struct pl_runtime *
 void nn_peers_close(struct nn_peers *peers)
 {
     pl_checkpoints_close(peers->checkpoints);
+    free(peers->job_checkpoints);
     pl_optimizer_free(peers->optimizer);
     if (peers->server) {
         pl_server_free(peers->server);

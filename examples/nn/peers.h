@@ -20,7 +20,8 @@ struct nn_peers {
     struct pl_shard local;              /* this process's number on its host, and the number there */
     double rate;                        /* learning rate of the optimizer's next step */
     bool averages;                      /* a step is one update, by the average of all gradients */
-    bool saves;                         /* checkpoints are wanted */
+    bool saves;                         /* checkpoints are written */
+    char *job_checkpoints;              /* the job's directory for checkpoints; NULL: the program has another one */
     struct pl_checkpoints *checkpoints; /* NULL: another process has them, or checkpoints are not wanted */
 };
 
@@ -36,12 +37,12 @@ enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_p
                              struct nn_peers *ret_peers, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Sets up checkpoints with `options`; NULL: they are not wanted (for workers, number 0's `options` decide). All
- * processes load the newest checkpoint, if there is one, and get its state. Call before the first step. Collective.
- * Errors: those of runtime/checkpoint.h and runtime/server.h.
+ * Sets up checkpoints in `directory`; "": in the job's, if that exists, else only in kept memory (for workers, number 0
+ * decides). All processes load the newest checkpoint, if there is one, and get its state. Call before the first step.
+ * Collective. Errors: those of runtime/checkpoint.h and runtime/server.h.
  */
-enum pl_status nn_peers_load(struct nn_peers *peers, const struct pl_checkpoints_options *options, bool *ret_found,
-                             struct pl_checkpoint_state *ret_state, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status nn_peers_resume(struct nn_peers *peers, const char *directory, bool *ret_found,
+                               struct pl_checkpoint_state *ret_state, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Saves a checkpoint. Ranks call it after the same step. With servers, worker 0 saves the servers' values; the others

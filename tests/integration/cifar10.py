@@ -22,6 +22,14 @@ PACELINE = BUILD / "entrypoint/paceline"
 FEED = BUILD / "libexec/paceline/paceline-feed"
 REAL = SOURCE.parent / "shared/data/cifar10"
 LIMIT_S = 150
+# KILL_RANK_1 CHECKPOINTS PROGRAM...: kills rank 1 of a job's first attempt once there is a checkpoint.
+KILL_RANK_1 = """checkpoints=$1; shift
+"$@" &
+if [ "$PACELINE_RESTART" = 0 ] && [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then
+  until ls "$checkpoints"/checkpoint-*.json >/dev/null 2>&1; do sleep 0.02; done
+  kill -9 $!
+fi
+wait $!"""
 SHARDS, RECORDS = 4, 64
 sys.path.insert(0, str(SOURCE / "tests/fakes"))
 from fake_s3 import crc32c  # noqa: E402
@@ -74,10 +82,10 @@ def link_pictures(folder):
             (folder / name / path.name).symlink_to(path)
 
 
-def train(ranks, words, environment=None, code=0, servers=False):
+def train(ranks, words, environment=None, code=0, servers=False, wrapper=()):
     """Run the example, with ranks or as workers of a parameter server, or as a job where `environment` has one; its metric lines without what depends on time,
     or its message when `code` is not 0."""
-    command = [str(PROGRAM), *map(str, words)]
+    command = [*map(str, wrapper), str(PROGRAM), *map(str, words)]
     if servers:
         command = [str(BUILD / "libexec/paceline/paceline-server"), "--workers", str(ranks), *command]
     elif environment and "SAGEMAKER_BASE_DIR" in environment:
@@ -115,14 +123,14 @@ def pipe_job(folder, base, ranks, wrapper="None"):
     return {"SAGEMAKER_BASE_DIR": str(base), "PACELINE_RANK_TAGS": "off"}
 
 
-def through_pipe(folder, work, ranks, words, feed_words=(), code=0, wrapper="None"):
+def through_pipe(folder, work, ranks, words, feed_words=(), code=0, wrapper="None", environment=None, program_wrapper=()):
     """The same as train(), with the training records from FIFOs that the feeder fills."""
     base = pathlib.Path(tempfile.mkdtemp(dir=work))
     job = pipe_job(folder, base, ranks, wrapper)
     feeder = subprocess.Popen([FEED, "--timeout", "60", *feed_words, folder / "training", base / "input/data/training"], stdin=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True)
     try:
-        return train(ranks, words, job, code)
+        return train(ranks, words, {**job, **(environment or {})}, code, wrapper=program_wrapper)
     finally:
         feeder.terminate()
         said = feeder.communicate(timeout=LIMIT_S)[1]
@@ -169,8 +177,33 @@ def check(folder, work):
         message = through_pipe(folder, work, ranks, words, ["--cut", "700000"], code=1)
         assert re.search(r"training_0': record \d+ at byte \d+: the input ends inside a record", message), message
         print(f"a feeder that dies in mid-record, {ranks} rank(s): {message.splitlines()[0]}")
+    resumed(folder, work, words)
     without_a_feeder(folder, work, words)
     with_servers(folder, words)
+
+
+def resumed(folder, work, words):
+    """A run that ends in its second epoch, or after it, and goes on in a new process or job, prints the rest of the lines and has the same model."""
+    model = work / "model/model.safetensors"
+    for what, ranks, run in (("one rank", 1, lambda words: train(1, [*words, "--data", folder])), ("two ranks", 2, lambda words: train(2, [*words, "--data", folder])),
+                             ("two ranks, FIFOs", 2, lambda words: through_pipe(folder, work, 2, words))):
+        steps = 16 // ranks  # of an epoch
+        whole, wanted = run([*words, "--epochs", 3]), model.read_bytes()
+        checkpoints = ["--checkpoint-dir", tempfile.mkdtemp(dir=work), "--checkpoint-steps", 3]
+        run([*words, *checkpoints, "--epochs", 3, "--max-steps", steps + 5])
+        expect_same(f"{what}, resumed in an epoch", run([*words, *checkpoints]), whole[1:2])
+        expect_same(f"{what}, resumed after an epoch", run([*words, *checkpoints, "--epochs", 3]), whole[2:])
+        assert model.read_bytes() == wanted, f"{what}: the resumed run has another model"
+    checkpoints = tempfile.mkdtemp(dir=work)
+    whole, wanted = through_pipe(folder, work, 2, [*words, "--epochs", 8]), model.read_bytes()
+    again = through_pipe(folder, work, 2, [*words, "--epochs", 8, "--checkpoint-dir", checkpoints, "--checkpoint-steps", 3],
+                         environment={"PACELINE_MAX_RESTARTS": "1", "PACELINE_KEEP_STEPS": "1"}, program_wrapper=["sh", "-c", KILL_RANK_1, "sh", checkpoints])
+    assert again[-1] == whole[-1] and model.read_bytes() == wanted, "\n".join(again)
+    print(f"two ranks, FIFOs, one of them killed and started again: {again[-1]}")
+    run = [*words, "--data", folder, "--checkpoint-dir", tempfile.mkdtemp(dir=work)]
+    train(1, [*run, "--max-steps", 5])
+    message = train(1, [*run, "--batch-size", 8], code=1)
+    assert "the checkpoint of step 5 is in the middle of an epoch with another --batch-size" in message, message
 
 
 def with_servers(folder, words):
