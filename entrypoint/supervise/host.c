@@ -273,7 +273,10 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
     if (!supervisor->main.ended) {
         return PL_OK;
     }
-    while (has_ranks && !supervisor->outcome.failed && !(ok && supervisor->main.ranks_ended > 0) &&
+    /* An mpirun that was not killed has ended its ranks: a report that is not read yet may have a more severe cause. */
+    while (has_ranks &&
+           (supervisor->outcome.failed ? !main_report->signalled && pl_supervise_runs(supervisor, PL_PROCESS_SET(RANK))
+                                       : !(ok && supervisor->main.ranks_ended > 0)) &&
            !pl_deadline_passed(deadline_ns)) {
         PL_TRY(pl_supervise_poll(supervisor, deadline_ns, reterr));
     }

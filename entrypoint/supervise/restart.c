@@ -151,6 +151,14 @@ bool pl_restart_follows(const struct pl_supervisor *supervisor)
     return supervisor->restarts && supervisor->restarts->again;
 }
 
+/* A program may log an exception and end by something else: the same exception before another code is another cause. */
+static int cause_code(const struct pl_supervisor *supervisor)
+{
+    const struct pl_exit_report *exit_report = &supervisor->outcome.exit_report;
+
+    return exit_report->signalled ? -exit_report->code : exit_report->code;
+}
+
 /* Whether the job failed as the attempt before, and has made and kept no checkpoint since. */
 static bool is_programs_fault(const struct pl_supervisor *supervisor, const char *cause)
 {
@@ -160,7 +168,7 @@ static bool is_programs_fault(const struct pl_supervisor *supervisor, const char
 
     look_at_checkpoints(supervisor, &now);
     return restarts->number > 0 && strcmp(cause, restarts->cause) == 0 &&
-           !pl_changes_since(&restarts->checkpoints_before, &now) &&
+           cause_code(supervisor) == restarts->cause_code && !pl_changes_since(&restarts->checkpoints_before, &now) &&
            kept_step(restarts, &after) <= restarts->kept_before;
 }
 
@@ -216,6 +224,7 @@ static void go_on(struct pl_supervisor *supervisor, const char *cause)
         restarts->failed_ns = supervisor->outcome.failed_ns;
     }
     snprintf(restarts->cause, sizeof(restarts->cause), "%s", cause);
+    restarts->cause_code = cause_code(supervisor);
     pl_text_printf(&causes, "Before restart %d: %s\n%s", restarts->number, cause, restarts->earlier);
     bytes = causes.length < sizeof(restarts->earlier) ? causes.length : sizeof(restarts->earlier) - 1;
     while (bytes > 0 && causes.data[bytes - 1] != '\n') { /* drop a line that has no room */

@@ -51,6 +51,7 @@ struct pl_restarts {
     uint64_t kept_before;                   /* step of the newest copy in that memory when this attempt began */
     int64_t failed_ns;                      /* time since which no program runs; 0: a program runs */
     char cause[PL_RESTART_CAUSE_BYTES];     /* why the last attempt failed, in one line */
+    int cause_code;                         /* the exit code of what failed then, or its signal below 0 */
     char earlier[PL_RESTART_EARLIER_BYTES]; /* the latest causes, one line each, the newest first */
     char lost[PL_RESTART_CAUSE_BYTES];      /* why the next attempt can only report a failure; mostly "" */
     struct pl_connection *sync;             /* upload of intermediate output, which goes on; NULL: none */

@@ -629,6 +629,8 @@ UNTIL_RESTART = '[ "$PACELINE_RESTART" != 0 ] || exec sleep 600'
 ONCE = 'echo "$PACELINE_RESTART" >>/opt/ml/checkpoints/attempts; [ "$PACELINE_RESTART" != 0 ] || exit 3'
 again('restarts', 'a program of its own fails', alone(ONCE), 'the program on host algo-1 exited with code 3$',
       check='[ "$(tr "\\n" " " <"$cluster/algo-1/ml/checkpoints/attempts")" = "0 1 " ] || case_failed "not two attempts"')
+HANDLED = """[ "$PACELINE_RESTART" = 2 ] || { printf 'Traceback (most recent call last):\\n  File "t.py", line 3, in <module>\\nKeyError: 1\\n' >&2; exit $((10 + PACELINE_RESTART)); }"""
+again('restarts', 'the same logged exception before another exit code', alone(HANDLED), 'KeyError: 1 .*$', times=2)
 again('restarts', "a worker's own program fails", {'algo-1': alone(UNTIL_RESTART), 'algo-2': alone(ONCE)}, 'the program on host algo-2 exited with code 3$')
 again('restarts', "a worker's own program fails while the master prepares", {'algo-1': alone(UNTIL_RESTART, files={
     **bad_pip('echo "pip is at work"\nuntil [ -e /opt/ml/go ]; do sleep 0.05; done')}), 'algo-2': alone(ONCE)}, 'the program on host algo-2 exited with code 3$',
