@@ -2,6 +2,7 @@
 /* paceline report DIR: writes a page about the job whose files are in DIR. */
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/options.h"
 #include "entrypoint/options.h"
 #include "entrypoint/verbs.h"
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FILE_MODE = 0644 };
@@ -17,7 +19,9 @@ enum { FILE_MODE = 0644 };
 static enum pl_status write_page(const char *folder, const char *output, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text html = PL_TEXT_NONE, path = PL_TEXT_NONE;
+    PL_AUTO_FREE char *target = NULL;
     static struct pl_report report;
+    struct stat attributes;
     enum pl_status status = pl_report_read(folder, &report, reterr);
 
     if (status == PL_OK) {
@@ -30,7 +34,11 @@ static enum pl_status write_page(const char *folder, const char *output, struct 
         return pl_file_write_fd(STDOUT_FILENO, html.data, html.length, "standard output", reterr);
     }
     PL_TRY(pl_text_set(&path, reterr, output ? "%s" : "%s/report.html", output ? output : folder));
-    return pl_file_write_atomic(path.data, html.data, html.length, FILE_MODE, reterr);
+    target = realpath(path.data, NULL); /* of a link; NULL: the file is not there yet */
+    if (target && stat(target, &attributes) == 0 && !S_ISREG(attributes.st_mode)) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not a regular file; - means standard output", path.data);
+    }
+    return pl_file_write_atomic(target ? target : path.data, html.data, html.length, FILE_MODE, reterr);
 }
 
 struct options {

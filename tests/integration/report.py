@@ -250,6 +250,18 @@ def refused(folder):
     assert "is not a folder of a job" in report(folder / "missing", 1)
 
 
+def elsewhere(folder, job):
+    """--output: a link stays one, and what is no file is refused, since it would be replaced."""
+    folder.mkdir()
+    (folder / "link").symlink_to("page.html")
+    (folder / "page.html").write_text("old")
+    os.mkfifo(folder / "fifo")
+    for name, code in (("link", 0), ("fifo", 1)):
+        done = subprocess.run([PACELINE, "report", "--output", folder / name, job], text=True, capture_output=True, timeout=300)
+        assert done.returncode == code and (code == 0 or "fifo' is not a regular file" in done.stderr), done.stderr
+    assert (folder / "link").is_symlink() and (folder / "page.html").read_text().startswith("<!DOCTYPE") and (folder / "fifo").is_fifo()
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="paceline-report-") as name:
         folder = pathlib.Path(name)
@@ -261,6 +273,7 @@ def main():
         hostile(folder / "hostile")
         in_a_job(folder / "job")
         refused(folder / "empty")
+        elsewhere(folder / "elsewhere", folder / "million")
 
 
 main()
