@@ -226,7 +226,7 @@ horovod_tensors() {
   "$build/entrypoint/paceline" horovod install --python python3 || { echo "no Horovod for python3; --pack brings it along"; return 77; }
   local code=0 own=0
   "$root/tests/integration/horovod_device.py" --json "$work/horovod.json" || code=$?
-  PACELINE_BUILD=$build HOROVOD_SOURCE=$([ ! -d "$packages/horovod" ] || echo "$packages/horovod") "$root/tests/integration/horovod_own.py" --device cuda --seconds 150 || own=$?
+  PACELINE_BUILD=$build HVD_SOURCE=$([ ! -d "$packages/horovod" ] || echo "$packages/horovod") "$root/tests/integration/horovod_own.py" --device cuda --seconds 150 || own=$?
   [ $own = 0 ] || [ $own = 77 ] || code=$own
   return $code
 }

@@ -55,7 +55,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "fake", "cpu"), default="cpu")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--source", type=pathlib.Path, default=os.environ.get("HOROVOD_SOURCE") or None)
+    parser.add_argument("--source", type=pathlib.Path, default=os.environ.get("HVD_SOURCE") or None)
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument("--only", help="pytest's -k")
     args = parser.parse_args()

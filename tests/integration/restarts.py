@@ -7,7 +7,7 @@
     restarts.py others_full [PART]      ten kills at random times of programs of other projects, as they are there: the DDP tutorial of pytorch/examples, and
                                         Horovod's elastic_torch_main.py and elastic_tensorflow2_main.py
 
-The programs of others are taken from folders that PYTORCH_EXAMPLES and HOROVOD_SOURCE name, else fetched by git into the build folder; without them their rows
+The programs of others are taken from folders that PYTORCH_EXAMPLES and HVD_SOURCE name, else fetched by git into the build folder; without them their rows
 are left out. SEED=N draws other times.
 """
 import os
@@ -244,7 +244,7 @@ for program, version, seed, weights in (('elastic_torch_main', 'torch', '__impor
 else
   skipped=${{python#SKIP: }}
 fi
-fetch_others HOROVOD_SOURCE https://github.com/horovod/horovod v0.28.1 test/integration/data/{program}.py
+fetch_others HVD_SOURCE https://github.com/horovod/horovod v0.28.1 test/integration/data/{program}.py
 cluster_environment+=("OTHERS=$cluster/others")"""
     variables = ['PYTHONPATH=/opt/ml/seeded', 'OMP_NUM_THREADS=1', 'TF_USE_LEGACY_KERAS=1', 'TF_CPP_MIN_LOG_LEVEL=3']
     case('others_full', f"Horovod's {program}.py without faults", elastic, before=OTHERS + prepare, env=variables, ends="case_ends 600 algo-1 0 ''",
