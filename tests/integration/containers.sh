@@ -56,7 +56,7 @@ ends() {
 end_well() {
   local host
   for host in "$@"; do
-    ends "$host" 120
+    ends "$host" 400
     [ "$code" = 0 ] || fail "$host: exit code $code"
   done
 }
@@ -86,14 +86,14 @@ the_image_is_built() {
     ldconfig -p | grep "libpaceline.so.0 .*=> /opt/paceline/lib/" >/dev/null && test -f /usr/local/lib/pkgconfig/paceline.pc || exit 16
     ! find /opt/paceline/bin /opt/paceline/lib /opt/paceline/libexec -type f -exec ldd {} + 2>/dev/null | grep -E "libcuda|libnccl" || exit 15
     ! ldd /opt/paceline/bin/* /opt/paceline/lib/libpaceline*.so.0 /opt/paceline/libexec/paceline/paceline-* 2>/dev/null | grep "not found" || exit 18'
-  ends look 120
+  ends look 400
   [ "$code" = 0 ] || fail "the image's content is not as promised ($code)"
   forget
 }
 
 no_job_means_help_and_exit_2() {
   start help -- 
-  ends help 120
+  ends help 400
   [ "$code" = 2 ] || fail "without a job and without words: exit code $code, expected 2"
   forget
 }
@@ -137,7 +137,7 @@ S
     start "$host" --network "$network" --network-alias "$host" --hostname "$host" -v "$work/fail/$host:/opt/ml" -v "$work/code:/opt/ml/code" -- train
   done
   for host in algo-1 algo-2; do
-    ends "$host" 120
+    ends "$host" 400
     [ "$code" != 0 ] || fail "$host: exit code 0 although rank 1 failed"
     for word in algo-2 'rank 1' 3; do
       grep -q -- "$word" "$work/fail/$host/output/failure" || { cat "$work/fail/$host/output/failure" || true; fail "$host: the failure file lacks '$word'"; }
@@ -251,7 +251,7 @@ without_keys_hosts_say_what_to_do_and_a_secret_is_enough() {
     config "$work/keys/$host" "$host" '["algo-1", "algo-2"]' eth0 "{\"epochs\": \"1\", \"batch-size\": \"32\", $mpi}"
     mkdir -p "$work/keys/$host/model"
     image=$image-nokeys start "$host" --network "$network" --hostname "$host" -v "$work/keys/$host:/opt/ml" -v "$work/digits:/opt/ml/input/data:ro" -- train
-    ends "$host" 120
+    ends "$host" 400
     [ "$code" != 0 ] || fail "$host runs without keys"
     for words in "the training image that this job names has no ssh keys ('/etc/paceline/ssh/id_ed25519' is missing)" \
       "the Dockerfile that builds this training image" "\"PACELINE_SSH_SECRET\": \"/opt/ml/input/data/secret/FILE\""; do
