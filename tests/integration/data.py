@@ -452,6 +452,12 @@ def errors():
     next(batches)
     dataset.close()
     expect_error(DataError, ["this iteration has ended: close()"], lambda: next(batches))
+    (bad / "array.idx").write_bytes(bytes([0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 4]) + bytes(range(8)))
+    assert next(iter(Dataset(bad / "array.idx", {"x": ("uint8", (4,))}, 2, format="idx")))["x"].tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    for kind in ("float32", ("int16", (2,))):
+        expect_error(DataValueError, ["field 'x'", "IDX", "uint8"], lambda: read(bad / "array.idx", {"x": kind}, format="idx"))
+    for field in (Field("uint8", (), "7"), Field("int64", (), b"12345678")):
+        expect_error(DataValueError, ["field 'x'", "text"], lambda: Dataset(bad, {"x": field}, 1))
     code = "from paceline.data import Dataset; next(iter(Dataset('x', {'id': 'int64'}, batch=1)))"
     lost = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PACELINE_DATA_LIBRARY": "/nowhere.so"}, capture_output=True, text=True)
     assert lost.returncode == 1 and lost.stderr.splitlines()[-1].startswith("OSError: /nowhere.so"), lost.stderr
