@@ -188,10 +188,15 @@ def _restored(record, memory):
     return tensors, rest
 
 
-def _tell(writer, failure):
+def _await(writer):
     for thread in writer:
-        if thread is not threading.current_thread():
-            thread.join()
+        thread.join()  # Control-C may end it, and the next one waits again
+    writer.clear()
+
+
+def _tell(writer, failure):
+    if threading.current_thread() not in writer:
+        _await(writer)
     if failure:
         print(f"paceline.checkpoint: {failure[0]}", file=sys.stderr, flush=True)
 
@@ -207,12 +212,12 @@ class Checkpoints:
         if not hasattr(keep, "__index__") or keep < 1:
             raise ValueError(f"keep is a whole number and at least 1, not {keep}")
         self.directory = os.fspath(os.environ.get("PACELINE_CHECKPOINT_DIR", "/opt/ml/checkpoints") if directory is None else directory)
-        self._keep, self._place, self._thread, self._is_clean = min(operator.index(keep), 2**31 - 1), None, None, False
+        self._keep, self._place, self._is_clean = min(operator.index(keep), 2**31 - 1), None, False
         self._copies: Dict[Tuple[Any, ...], Any] = {}  # of the last save, which the next one uses again
         self._kept: Any = None  # a _Kept; False: the job has none; None: not looked for
         self._keeps = self._is_broadcast = False
         self._failure: List[BaseException] = []  # of the last write
-        self._writer: List[threading.Thread] = []  # of the last write
+        self._writer: List[threading.Thread] = []  # the thread of the last write, until it was waited for
         weakref.finalize(self, _tell, self._writer, self._failure)
 
     def __enter__(self) -> "Checkpoints":
@@ -221,8 +226,8 @@ class Checkpoints:
     def __exit__(self, kind, error, trace):
         if kind is None:
             self.close()
-        elif self._thread:  # the error in flight says more than the writer's, which is printed
-            self._thread.join()
+        else:  # the error in flight says more than the writer's, which is printed
+            _await(self._writer)
 
     def save(self, step: int, tensors: Dict[str, Any], state: Any = None) -> None:
         """Take a copy of the tensors and write it in the background; waits while the checkpoint before is being written. `tensors` is for instance a model's
@@ -244,7 +249,7 @@ class Checkpoints:
         if self._place[1] > 1 and not self._is_broadcast:
             raise ValueError("keep() with several ranks needs load(broadcast) before, because only rank 0 has what is kept")
         kept = self._find_kept() if rank == 0 else None
-        return bool(kept) and kept.is_due(step, self._thread is not None and self._thread.is_alive())
+        return bool(kept) and kept.is_due(step, any(thread.is_alive() for thread in self._writer))
 
     def _copy(self, step, tensors, state, to_files):
         step = operator.index(step)
@@ -273,12 +278,11 @@ class Checkpoints:
         if copies is not None:
             self._copies = {}  # the next one lies elsewhere
         _c()
-        write = self._write, (step, structs, record, copies is not None, to_files)
+        thread = threading.Thread(target=self._write, args=(step, structs, record, copies is not None, to_files), name="paceline-checkpoint", daemon=False)
         if not threading.main_thread().is_alive():  # the program ends, and no thread would be waited for
-            return write[0](*write[1])
-        self._thread = threading.Thread(target=write[0], args=write[1], name="paceline-checkpoint", daemon=False)
-        self._writer[:] = [self._thread]
-        self._thread.start()
+            return thread.run()
+        thread.start()
+        self._writer.append(thread)
 
     def _write(self, step, structs, record, to_memory, to_files):
         try:
@@ -413,9 +417,7 @@ class Checkpoints:
 
     def flush(self) -> None:
         """Wait until the last checkpoint is on disk."""
-        if self._thread:
-            self._thread.join()
-            self._thread = None
+        _await(self._writer)
         if self._failure:
             raise self._failure.pop()
 

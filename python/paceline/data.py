@@ -236,17 +236,15 @@ class _Reader:
         _checked(opened[0], error)
         self.close = weakref.finalize(self, _close, self.handle, self.pid, lock)
 
-    @contextlib.contextmanager
-    def in_library(self):
-        with self.lock:
-            if not self.close.alive:
-                raise DataError(_CLOSED)
-            yield
+    def expect_open(self):
+        if not self.close.alive:
+            raise DataError(_CLOSED)
 
     def start(self, epoch, place):
         """Begins the epoch, or goes on at a place in it."""
         error = _Error()
-        with self.in_library():
+        with self.lock:
+            self.expect_open()
             if place is None:
                 _checked(_data().pl_dataset_start(self.handle, ctypes.c_uint64(epoch), ctypes.byref(error)), error)
             else:
@@ -255,7 +253,8 @@ class _Reader:
     def save(self, back):
         """The place after the last batch but `back`."""
         text, error = ctypes.c_char_p(), _Error()
-        with self.in_library():
+        with self.lock:
+            self.expect_open()
             _checked(_data().pl_dataset_save(self.handle, ctypes.c_uint64(back), ctypes.byref(text), ctypes.byref(error)), error)
         place = text.value.decode()
         _data().pl_memory_free_at(ctypes.byref(text))
@@ -267,8 +266,7 @@ class _Reader:
         while True:
             deadline_ns = time.monotonic_ns() + _POLL_NS
             with self.lock:
-                if not self.close.alive:
-                    raise DataError(_CLOSED)
+                self.expect_open()
                 status = _data().pl_dataset_next(self.handle, ctypes.c_int64(deadline_ns), ctypes.byref(lease.batch), ctypes.byref(error))
             if not status:
                 return True
