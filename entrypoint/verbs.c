@@ -113,8 +113,8 @@ const struct pl_verb pl_verbs[] = {
     {.name = "trial",
      .program = "paceline-trial",
      .summary = "run one training of a search as a trial of this job",
-     .arguments = "[OPTION...] [-- PROGRAM [ARGUMENT...]]",
-     .text = "Run PROGRAM (by default the job's program) as a job with its own /opt/ml, hyperparameters and devices, "
+     .arguments = "[OPTION...] -- PROGRAM [ARGUMENT...]",
+     .text = "Run PROGRAM as a job with its own /opt/ml, hyperparameters and devices, "
              "and end with its exit code. Its model is in trial-NNNN.model of the job's directory for checkpoints. A "
              "search (Optuna, Ray Tune, Syne Tune) in the job's program starts each trial by this command; see "
              "docs/sweep.md.",

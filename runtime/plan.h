@@ -76,8 +76,8 @@ enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims
  * Collective  yes.
  * Errors      PL_MISMATCH on all ranks, naming the first tensor or option that differs and two ranks; PL_UNSUPPORTED:
  *             device memory in a world without a device, or half-width gradients in host memory; PL_MEMORY; PL_INVALID:
- *             no tensors, or sealed already; those of pl_arena_alloc(). A failure of one rank is reported on all ranks,
- *             with its number; the program may free memory and call again.
+ *             no tensors, other or several wire_flags, or sealed already; those of pl_arena_alloc(). A failure of one
+ *             rank is reported on all ranks, with its number; the program may free memory and call again.
  */
 enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -35,7 +35,12 @@ struct pl_metadata {
     const char *value;
 };
 
-/** Writes all atomically (pl_file_write_atomic()). PL_INVALID: two equal names, or a name that is not UTF-8. */
+/**
+ * Writes all atomically (pl_file_write_atomic()).
+ *
+ * Errors  PL_INVALID, and nothing is written: two equal names, one that is not UTF-8 or is "__metadata__", an unknown
+ *         dtype, too many dimensions, or bytes that do not fit dtype and shape; those of pl_file_write_atomic().
+ */
 enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *tensors, size_t tensor_count,
                                     const struct pl_metadata *metadata, size_t metadata_count,
                                     struct pl_error *reterr) PL_MUST_CHECK;

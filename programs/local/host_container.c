@@ -8,10 +8,12 @@
 #include "base/memory.h"
 #include "entrypoint/proc/proc.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LABEL "paceline-local"
@@ -89,6 +91,29 @@ static bool is_alive(const char *number)
     return own && other && strcmp(own, other) == 0;
 }
 
+/* Makes the mark of this call. Callers in containers of their own may share the engine through its socket, and have
+ * process numbers of their own: the PID namespace belongs to the mark. */
+static enum pl_status make_mark(struct pl_local *local, struct pl_error *reterr)
+{
+    struct stat space;
+
+    if (stat("/proc/self/ns/pid", &space) != 0) {
+        return pl_error_errno(reterr, "read '/proc/self/ns/pid'");
+    }
+    snprintf(local->mark, sizeof(local->mark), "%ld-%lu", (long)getpid(), (unsigned long)space.st_ino);
+    return PL_OK;
+}
+
+/* Whether the `paceline local` with this mark may run: it does, or is in another PID namespace. */
+static bool may_run(const char *mark, const char *own_mark)
+{
+    const size_t digits = strcspn(mark, "-");
+    const char *own_space = strchr(own_mark, '-');
+    PL_AUTO_FREE char *number = pl_memory_string_n(mark, digits, NULL);
+
+    return !number || (mark[digits] == '-' && strcmp(mark + digits, own_space) != 0) || is_alive(number);
+}
+
 /* Removes one container or network if the call that made it has ended. */
 static void remove_left(struct pl_local *local, const char *kind, const char *name)
 {
@@ -108,7 +133,7 @@ static void remove_left(struct pl_local *local, const char *kind, const char *na
     if (owner.data) {
         owner.data[strcspn(owner.data, "\n")] = '\0';
     }
-    if (is_alive(pl_text_string(&owner))) {
+    if (may_run(pl_text_string(&owner), local->mark)) {
         return;
     }
     if (ask(local, is_network ? remove_network : remove_container, NULL, &error) == PL_OK) {
@@ -144,9 +169,10 @@ enum pl_status pl_local_containers_prepare(struct pl_local *local, struct pl_err
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
 
-    snprintf(local->container_network, sizeof(local->container_network), LABEL "-%ld", (long)getpid());
+    PL_TRY(make_mark(local, reterr));
+    snprintf(local->container_network, sizeof(local->container_network), LABEL "-%s", local->mark);
     for (size_t i = 0; i < local->job->hosts; i++) {
-        snprintf(local->hosts[i].container, sizeof(local->hosts[i].container), LABEL "-%ld-algo-%zu", (long)getpid(),
+        snprintf(local->hosts[i].container, sizeof(local->hosts[i].container), LABEL "-%s-algo-%zu", local->mark,
                  i + 1);
     }
     PL_TRY(find_engine(local, reterr));
@@ -163,7 +189,7 @@ enum pl_status pl_local_containers_prepare(struct pl_local *local, struct pl_err
     if (local->job->hosts == 1) {
         return PL_OK;
     }
-    PL_TRY(pl_text_set(&label, reterr, LABEL "=%ld", (long)getpid()));
+    PL_TRY(pl_text_set(&label, reterr, LABEL "=%s", local->mark));
     return ask(local, (const char *const[]){"network", "create", "--label", label.data, local->container_network, NULL},
                NULL, reterr);
 }
@@ -216,16 +242,17 @@ static int find_foreign(const char *path, const struct stat *info, int type, str
 
 enum pl_status pl_local_containers_give_back(struct pl_local *local, struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text mount = PL_TEXT_NONE, owner = PL_TEXT_NONE;
+    /* The lock's file is this user's: it tells how the container sees this user, who is root there for podman. */
+    static const char words[] = "cd /run/paceline-local && chown -R \"$(stat -c %u:%g " PL_LOCAL_LOCK ")\" .";
+    PL_AUTO_TEXT struct pl_text mount = PL_TEXT_NONE;
 
     if (geteuid() == 0 || nftw(local->folder, find_foreign, 16, FTW_PHYS) == 0) {
         return PL_OK;
     }
     PL_TRY(pl_text_set(&mount, reterr, "type=bind,source=%s,target=/run/paceline-local", local->folder));
-    PL_TRY(pl_text_set(&owner, reterr, "%lu:%lu", (unsigned long)geteuid(), (unsigned long)getegid()));
     return ask_for(local,
-                   (const char *const[]){"run", "--rm", "--user=0", "--entrypoint=chown", "--mount", mount.data,
-                                         local->job->image, "-R", owner.data, "/run/paceline-local", NULL},
+                   (const char *const[]){"run", "--rm", "--user=0", "--entrypoint=sh", "--mount", mount.data,
+                                         local->job->image, "-c", words, NULL},
                    GIVE_BACK_S, NULL, reterr);
 }
 
@@ -243,7 +270,17 @@ static enum pl_status add_mount(void *words, const char *from, const char *to, b
     return pl_strv_check(words, reterr);
 }
 
-/* Adds variables that the job has and this machine lacks, or has with another value; and this machine's AWS_* and
+static bool is_given(const struct pl_local_job *job, const char *name)
+{
+    for (size_t i = 0; i < job->environment.count; i++) {
+        if (strcmp(job->environment.items[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Adds variables that the job names, or that this machine lacks or has with another value; and this machine's AWS_* and
  * PACELINE_*, such as keys for S3. Values stay out of the command line, where every user could read them: the client
  * finds them in its own environment. */
 static enum pl_status add_variables(struct pl_strv *words, const struct pl_local *local,
@@ -257,7 +294,7 @@ static enum pl_status add_variables(struct pl_strv *words, const struct pl_local
         PL_TRY(name ? PL_OK : PL_MEMORY);
         here = pl_environment_get(local->environment, name);
         if (strncmp(name, "AWS_", 4) == 0 || strncmp(name, "PACELINE_", 9) == 0 || !here ||
-            ((*at)[length] == '=' && strcmp(here, *at + length + 1) != 0)) {
+            is_given(local->job, name) || ((*at)[length] == '=' && strcmp(here, *at + length + 1) != 0)) {
             pl_strv_add(words, "--env", name);
         }
     }
@@ -274,7 +311,7 @@ enum pl_status pl_local_container_words(const struct pl_local *local, size_t ind
     pl_strv_add(words, local->engine, "run", "--rm");
     pl_strv_printf(words, "--name=%s", host->container);
     pl_strv_printf(words, "--hostname=%s", host->name);
-    pl_strv_printf(words, "--label=" LABEL "=%ld", (long)getpid());
+    pl_strv_printf(words, "--label=" LABEL "=%s", local->mark);
     pl_strv_add(words, "--shm-size=1g"); /* engines give 64 MiB, too little for Open MPI */
     PL_TRY(pl_local_channels_show(local, index, add_mount, words, reterr));
     if (local->job->hosts > 1) {

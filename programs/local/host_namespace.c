@@ -302,17 +302,41 @@ static enum pl_status cover_tmp(const struct pl_local *local, const char *const 
     return PL_OK;
 }
 
-/* Mounts a folder. It may lie in the machine's /tmp, which is covered by now. */
-static enum pl_status show_mount(void *context, const char *from, const char *to, bool read_only,
+/* The folders of the machine that a host sees, opened before new ones cover /run, /dev/shm, /tmp and /opt/ml. */
+struct opened {
+    int fds[PL_LOCAL_MOST_ITEMS + 3]; /* the channels, and /opt/ml, its code and the checkpoints */
+    size_t count, shown;
+};
+
+static enum pl_status open_mount(void *opened_at, const char *from, const char *to, bool read_only,
                                  struct pl_error *reterr)
 {
-    const bool is_covered = strncmp(from, "/tmp/", sizeof("/tmp/") - 1) == 0;
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct opened *opened = opened_at;
+    const int fd = open(from, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-    (void)context;
-    PL_TRY(pl_text_set(&path, reterr, "%s%s", is_covered ? MACHINE : "", from + (is_covered ? strlen("/tmp") : 0)));
+    (void)to;
+    (void)read_only;
+    PL_BUG_IF(opened->count == PL_ARRAY_ITEMS(opened->fds));
+    if (fd < 0) {
+        return pl_error_errno(reterr, "open '%s'", from);
+    }
+    opened->fds[opened->count++] = fd; /* closed with this process, or by its execve() */
+    return PL_OK;
+}
+
+/* Mounts the folder that open_mount() has opened at the same place of the order. */
+static enum pl_status show_mount(void *opened_at, const char *from, const char *to, bool read_only,
+                                 struct pl_error *reterr)
+{
+    struct opened *opened = opened_at;
+    char path[32];
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", opened->fds[opened->shown++]);
     PL_TRY(pl_file_make_dirs(to, PL_LOCAL_FOLDER_MODE, reterr));
-    PL_TRY(pl_mounts_bind(path.data, to, reterr));
+    if (pl_mounts_bind(path, to, reterr) != PL_OK) {
+        pl_error_context(reterr, "showing '%s'", from);
+        return PL_SYSTEM;
+    }
     return read_only ? pl_mounts_make_read_only(to, reterr) : PL_OK;
 }
 
@@ -362,9 +386,12 @@ static enum pl_status name_hosts(const struct pl_local *local, struct pl_error *
 static enum pl_status make_mounts(const struct pl_local *local, size_t index, const char *const *argv,
                                   struct pl_error *reterr)
 {
+    struct opened opened = {.count = 0};
+
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
         return pl_error_errno(reterr, "make this host's mounts its own");
     }
+    PL_TRY(pl_local_channels_show(local, index, open_mount, &opened, reterr));
     PL_TRY(pl_mounts_memory("/run", "mode=0755", reterr));
     if (local->job->hosts > 1) {
         PL_TRY(pl_file_write_atomic(PL_LOCAL_SECRET_PATH, local->secret, sizeof(local->secret), PL_LOCAL_SECRET_MODE,
@@ -373,7 +400,7 @@ static enum pl_status make_mounts(const struct pl_local *local, size_t index, co
     PL_TRY(pl_mounts_memory("/dev/shm", "mode=1777", reterr));
     PL_TRY(cover_tmp(local, argv, reterr));
     PL_TRY(make_mount_point(reterr));
-    PL_TRY(pl_local_channels_show(local, index, show_mount, NULL, reterr));
+    PL_TRY(pl_local_channels_show(local, index, show_mount, &opened, reterr));
     PL_TRY(pl_file_make_dirs("/opt/ml/code", PL_LOCAL_FOLDER_MODE, reterr));
     PL_TRY(name_hosts(local, reterr));
     umount2(MACHINE, MNT_DETACH);

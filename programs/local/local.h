@@ -80,7 +80,7 @@ struct pl_local_fed {
 
 struct pl_local_host {
     char name[16];                /* algo-N */
-    char container[64];           /* name of its container */
+    char container[96];           /* name of its container */
     char tree[PATH_MAX];          /* path of its /opt/ml on this machine */
     const char *group, *instance; /* group and type of its instance; borrowed */
     pid_t pid;                    /* its first process; 0 before it starts and after its end */
@@ -105,12 +105,14 @@ struct pl_local {
     enum pl_local_kind kind;
     bool keep, colour;
     bool has_made_folder;    /* this run made FOLDER/NAME */
+    bool has_cleared;        /* what an earlier job of this name left was removed */
     bool has_code;           /* the job names a program; its code is in the caller's directory */
     char folder[PATH_MAX];   /* FOLDER/NAME, absolute */
     char cwd[PATH_MAX];      /* the caller's directory, which is the code of the job */
     char *paceline;          /* the front binary */
     const char *engine_name; /* value of --engine; NULL: podman or docker, whichever is installed */
     char *engine;
+    char mark[48]; /* of this call, for its containers: its process number and PID namespace */
     char container_network[64];
     struct pl_strv engine_options;
     char **sources; /* for each channel: the folder with its data on this machine, or the address on S3 */

@@ -175,6 +175,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     PL_TRY(pl_local_tree_name_hosts(local, reterr));
     PL_TRY(check_checkpoints(local, reterr));
     PL_TRY(pl_local_channels_check(local, reterr));
+    local->has_cleared = true;
     PL_TRY(pl_local_tree_clear(local, reterr));
     PL_TRY(pl_local_channels_fetch(local, reterr));
     PL_TRY(pl_local_tree_make_secret(local, reterr));

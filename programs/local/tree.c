@@ -426,11 +426,13 @@ static void remove_entry(const struct pl_local *local, const char *name)
 
 void pl_local_tree_remove(const struct pl_local *local)
 {
-    for (size_t i = 0; !local->keep && i < local->job->hosts; i++) {
+    const bool removes = local->has_cleared && !local->keep; /* a refused call keeps what an earlier one has kept */
+
+    for (size_t i = 0; removes && i < local->job->hosts; i++) {
         pl_file_remove_tree(local->hosts[i].tree);
     }
     remove_entry(local, "secret");
-    if (!local->keep) {
+    if (removes) {
         remove_entry(local, "input"); /* data that was fetched from S3 */
     }
 }

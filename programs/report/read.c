@@ -35,7 +35,6 @@ struct reader {
     struct pl_local_metrics *metrics; /* finds metrics by the job's definitions; NULL if there are none */
     struct pl_strv rings;             /* paths of the trace rings of the last attempt */
     long attempt;                     /* the number of the last attempt */
-    bool has_tree;                    /* a host's tree was found */
     bool is_sweep;                    /* its trials have lines of the log that begin with "[trial N] " */
     char unpacked[PATH_MAX];          /* a temporary folder; "" if there is none */
 };
@@ -267,23 +266,31 @@ static void read_failure(struct reader *reader, const char *tree)
     }
 }
 
-/* Gives each line of a file of JSON to `take`, which may keep the document by taking it. */
+/* Gives each line of a file of JSON to `take`, which may keep the document by taking it. A line that is not JSON, as
+ * the half one of a killed program, is a problem of its own, and the others count. */
 static enum pl_status read_lines(struct reader *reader, const char *path,
                                  void (*take)(struct reader *reader, struct pl_json **document, const char *line,
                                               size_t length),
                                  struct pl_error *reterr)
 {
     PL_AUTO_FREE char *text = NULL;
-    size_t bytes = 0;
+    size_t bytes = 0, number = 1;
 
     PL_TRY(pl_file_read(path, PL_JSON_MAX_BYTES, &text, &bytes, reterr));
-    for (char *line = text, *end; line < text + bytes; line = end + 1) {
+    for (char *line = text, *end; line < text + bytes; line = end + 1, number++) {
         PL_AUTO_JSON struct pl_json *document = NULL;
+        PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
+        struct pl_error error = PL_ERROR_NONE;
 
         end = memchr(line, '\n', (size_t)(text + bytes - line));
         end = end ? end : text + bytes;
-        if (end > line) {
-            PL_TRY(pl_json_parse(line, (size_t)(end - line), path, &document, reterr));
+        if (end == line) {
+            continue;
+        }
+        PL_TRY(pl_text_set(&place, reterr, "%s:%zu", path, number));
+        if (pl_json_parse(line, (size_t)(end - line), place.data, &document, &error) != PL_OK) {
+            add_problem(reader, &error);
+        } else {
             take(reader, &document, line, (size_t)(end - line));
         }
     }
@@ -405,7 +412,6 @@ static void read_tree(struct reader *reader, const char *tree)
     PL_AUTO_TEXT struct pl_text data = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
-    reader->has_tree = true;
     read_json(reader, tree, "input/config/resourceconfig.json", &reader->report->config);
     read_json(reader, tree, "input/config/hyperparameters.json", &reader->report->hyperparameters);
     read_failure(reader, tree);
@@ -507,9 +513,21 @@ static void read_hosts(struct reader *reader)
     }
 }
 
+/* Whether the folder has the tree of its first host, or is one. */
+static enum pl_status has_tree(const struct reader *reader, bool *ret_has, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text tree = PL_TEXT_NONE, config = PL_TEXT_NONE;
+
+    PL_TRY(path_of(&tree, reader->folder, "algo-1", reterr));
+    PL_TRY(path_of(&config, reader->folder, "input/config", reterr));
+    *ret_has = access(tree.data, F_OK) == 0 || access(config.data, F_OK) == 0;
+    return PL_OK;
+}
+
 static enum pl_status read_all(struct reader *reader, struct pl_error *reterr)
 {
     struct pl_report *report = reader->report;
+    bool is_unpacked;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
@@ -518,14 +536,15 @@ static enum pl_status read_all(struct reader *reader, struct pl_error *reterr)
     if (read_definitions(reader, &error) != PL_OK) {
         add_problem(reader, &error);
     }
+    PL_TRY(has_tree(reader, &is_unpacked, reterr));
+    if (!is_unpacked && read_packed(reader, &error) != PL_OK) { /* before the logs: they repeat what it has */
+        add_problem(reader, &error);
+    }
     read_hosts(reader);
     PL_TRY(path_of(&path, reader->folder, "input/config", reterr));
     if (report->hosts == 0 && access(path.data, F_OK) == 0) {
         read_tree(reader, reader->folder);
         report->hosts = report->config ? pl_json_count(pl_json_member(pl_json_root(report->config), "hosts")) : 1;
-    }
-    if (!reader->has_tree && read_packed(reader, &error) != PL_OK) {
-        add_problem(reader, &error);
     }
     if (report->hosts == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND,

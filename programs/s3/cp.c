@@ -471,7 +471,7 @@ static enum pl_status upload_file(void *context, size_t index, struct pl_error *
                        *tree->prefix && tree->prefix[strlen(tree->prefix) - 1] != '/' ? "/" : "", file->key));
     there = pl_s3_listing_find(tree->there, key.data);
     if (!tree->tool->again && there && there->size_bytes == file->size_bytes && stat(path.data, &info) == 0 &&
-        there->modified_s >= (int64_t)info.st_mtime) {
+        there->modified_s >= (int64_t)info.st_mtim.tv_sec + (info.st_mtim.tv_nsec > 0)) {
         pthread_mutex_lock(&tree->lock);
         progress_move(&tree->progress, path.data, file->size_bytes);
         pthread_mutex_unlock(&tree->lock);

@@ -306,6 +306,7 @@ static enum pl_status serve(struct children *children, const char *socket_path, 
                                               .workers = children->count,
                                               .ended_fd = ended_fd,
                                               .min_workers = children->min_workers,
+                                              .stopping = &is_stopping,
                                               .counts = &counts};
     pthread_t waiter;
     enum pl_status status;

@@ -119,6 +119,32 @@ static const char *text_of(const struct pl_python_json *node)
     return kind == PL_PYTHON_JSON_STRING || kind == PL_PYTHON_JSON_INT ? pl_python_json_text(node) : "missing";
 }
 
+/* Appends at most SHOWN_BYTES of `whole` from the byte `from` on. */
+static void append_part(const char *whole, size_t from, struct pl_text *text)
+{
+    const size_t bytes = strlen(whole + from);
+
+    pl_text_append(text, from > 0 ? "..." : "");
+    pl_text_append_n(text, whole + from, bytes > SHOWN_BYTES ? pl_text_whole_bytes(whole + from, SHOWN_BYTES) : bytes);
+    pl_text_append(text, bytes > SHOWN_BYTES ? "..." : "");
+}
+
+/* Appends "WHAT BEFORE LINK NOW" for two texts that differ. Of long ones it shows the part with the difference. */
+static void append_both(const char *what, const char *before, const char *link, const char *now, struct pl_text *text)
+{
+    size_t same = 0, from;
+
+    while (before[same] != '\0' && before[same] == now[same]) {
+        same++;
+    }
+    from = same > SHOWN_BYTES / 2 && same + strlen(before + same) > SHOWN_BYTES ? same - SHOWN_BYTES / 2 : 0;
+    from = pl_text_whole_bytes(before, from);
+    pl_text_append(text, what);
+    append_part(before, from, text);
+    pl_text_append(text, link);
+    append_part(now, from, text);
+}
+
 /* Appends the first difference of two objects except in `ignored`: "NAME was X and is Y"; nothing if there is none. */
 static void append_difference(const struct pl_python_json *was, const struct pl_python_json *is, const char *prefix,
                               const char *ignored, struct pl_text *text)
@@ -133,9 +159,9 @@ static void append_difference(const struct pl_python_json *was, const struct pl_
             const char *now = text_of(pl_python_json_member(is, name));
 
             if (strcmp(name, ignored) != 0 && strcmp(before, now) != 0) {
-                pl_text_printf(text, "%s%s was %.*s%s and is %.*s%s", prefix, name, SHOWN_BYTES, before,
-                               strlen(before) > SHOWN_BYTES ? "..." : "", SHOWN_BYTES, now,
-                               strlen(now) > SHOWN_BYTES ? "..." : "");
+                pl_text_append(text, prefix);
+                pl_text_append(text, name);
+                append_both(" was ", before, " and is ", now, text);
             }
         }
     }
@@ -282,8 +308,8 @@ static enum pl_status read_row(struct pl_sweep *sweep, const struct pl_python_js
         pl_sweep_space_print(sweep->space, trial, &is);
         pl_python_json_print(values, PL_PYTHON_JSON_SPACED, &was);
         pl_text_clear(&words);
-        pl_text_printf(&words, "belongs to another sweep: trial %zu had %.*s and has %.*s", trial, SHOWN_BYTES,
-                       pl_text_string(&was), SHOWN_BYTES, pl_text_string(&is));
+        pl_text_printf(&words, "belongs to another sweep: trial %zu", trial);
+        append_both(" had ", pl_text_string(&was), " and has ", pl_text_string(&is), &words);
         return other_sweep(sweep, reterr, pl_text_string(&words));
     }
     while (at < PL_SWEEP_STATES && strcmp(pl_python_json_text(state), pl_sweep_states[at]) != 0) {

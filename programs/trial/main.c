@@ -330,6 +330,9 @@ int main(int argc, char **argv)
 
     pl_log_open("paceline trial");
     status = pl_verbs_read("trial", options, argc, argv, &trial, &error);
+    if (status == PL_OK && !trial.linked && optind == argc) {
+        status = pl_error_set(&error, PL_INVALID, "expected the trial's program: -- PROGRAM [ARGUMENT...]");
+    }
     if (status != PL_OK) {
         return pl_verbs_refuse(status, &error);
     }

@@ -98,6 +98,57 @@ static enum pl_status print_header(const struct pl_tensor *tensors, size_t tenso
     return pl_json_write_end(&writer, reterr);
 }
 
+/* Checks what the reader would not take: a file with it would be whole, and of no use. */
+static enum pl_status check_tensor(const struct pl_tensor *tensor, struct pl_error *reterr)
+{
+    uint64_t bytes;
+
+    if (strcmp(tensor->name, "__metadata__") == 0) {
+        return pl_error_set(reterr, PL_INVALID, "a tensor is called '__metadata__', which the format keeps for itself");
+    }
+    if ((unsigned)tensor->dtype >= PL_DTYPE_COUNT || tensor->dims > PL_TENSOR_MAX_DIMS) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "the tensor '%s' has dtype %u and %u dimensions, expected a dtype of enum pl_dtype and at "
+                            "most %d dimensions",
+                            tensor->name, (unsigned)tensor->dtype, tensor->dims, PL_TENSOR_MAX_DIMS);
+    }
+    bytes = pl_dtype_bytes(tensor->dtype);
+    for (unsigned d = 0; d < tensor->dims; d++) {
+        if (__builtin_mul_overflow(bytes, tensor->shape[d], &bytes)) {
+            return pl_error_set(reterr, PL_INVALID, "the shape of the tensor '%s' has more bytes than 64 bits count",
+                                tensor->name);
+        }
+    }
+    return bytes == tensor->bytes
+               ? PL_OK
+               : pl_error_set(reterr, PL_INVALID,
+                              "the tensor '%s' has %llu bytes, expected %llu by its dtype and shape", tensor->name,
+                              (unsigned long long)tensor->bytes, (unsigned long long)bytes);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static enum pl_status check_tensors(const struct pl_tensor *tensors, size_t count, struct pl_error *reterr)
+{
+    PL_AUTO_FREE const char **names = NULL;
+
+    PL_TRY(pl_memory_alloc(&names, count + 1, sizeof(*names), reterr));
+    for (size_t i = 0; i < count; i++) {
+        PL_TRY(check_tensor(&tensors[i], reterr));
+        names[i] = tensors[i].name;
+    }
+    qsort(names, count, sizeof(*names), by_name);
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(names[i - 1], names[i]) == 0) {
+            return pl_error_set(reterr, PL_INVALID, "two tensors are called '%s'", names[i]);
+        }
+    }
+    return PL_OK;
+}
+
 enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *tensors, size_t tensor_count,
                                     const struct pl_metadata *metadata, size_t metadata_count, struct pl_error *reterr)
 {
@@ -105,6 +156,7 @@ enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *te
     PL_AUTO_FREE struct iovec *parts = NULL;
     unsigned char length[8];
 
+    PL_TRY(check_tensors(tensors, tensor_count, reterr));
     PL_TRY(pl_memory_alloc(&parts, tensor_count + 2, sizeof(*parts), reterr));
     PL_TRY(print_header(tensors, tensor_count, metadata, metadata_count, &header, reterr));
     put_u64(length, header.length);

@@ -122,6 +122,10 @@ static enum pl_status check(const struct pl_plan *plan, struct pl_error *reterr)
     if (plan->tensor_count == 0) {
         return pl_error_set(reterr, PL_INVALID, "%s: cannot seal a plan without tensors", plan->name);
     }
+    if ((options->wire_flags & ~(unsigned)PL_WIRES) != 0 || (options->wire_flags & (options->wire_flags - 1)) != 0) {
+        return pl_error_set(reterr, PL_INVALID, "%s: wire_flags is 0x%x, expected 0 or one of the PL_WIRE_ flags",
+                            plan->name, options->wire_flags);
+    }
     if (options->memory != PL_MEMORY_HOST && options->memory != PL_MEMORY_DEVICE) {
         return pl_error_set(reterr, PL_INVALID, "%s: a plan can only be in host or device memory", plan->name);
     }

@@ -283,7 +283,7 @@ static enum pl_status check_idle(struct pl_service *service, int set, void **all
     char own[PL_NAMED_MAX_NAME_BYTES] = "";
 
     name = name ? name : agreed ? agreed : "";
-    memcpy(own, name, strlen(name));
+    memcpy(own, name, pl_text_whole_bytes(name, strnlen(name, sizeof(own) - 1))); /* a group's may be longer */
     PL_TRY(pl_compare_gather(service->world, own, all_at, sizeof(own), reterr));
     for (size_t rank = 0; rank < size; rank++) {
         const char *other = (const char *)*all_at + rank * sizeof(own);

@@ -13,7 +13,10 @@
 
 static bool are_too_few(const struct pl_server_state *server)
 {
-    return server->options->min_workers > 0 && server->total - server->lost < server->options->min_workers;
+    const atomic_bool *stopping = server->options->stopping;
+
+    return !(stopping && atomic_load(stopping)) && server->options->min_workers > 0 &&
+           server->total - server->lost < server->options->min_workers;
 }
 
 void pl_server_lost_note(struct pl_server_state *server, int worker)

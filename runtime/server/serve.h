@@ -12,6 +12,8 @@
 
 #include "collectives/bootstrap.h"
 
+#include <stdatomic.h>
+
 /** A record in the pipe of ended processes. */
 struct pl_server_ended {
     int worker; /* number of the worker on this host */
@@ -45,6 +47,7 @@ struct pl_server_serve_options {
      * fails. If fewer remain, the job ends, and the error names the worker lost last. 0: any loss is accepted.
      */
     int min_workers;
+    const atomic_bool *stopping; /* once it is true, the job ends by a stop: any loss is accepted. NULL: never */
     struct pl_server_serve_counts *counts; /* filled at the end, unless NULL */
 };
 

@@ -13,6 +13,7 @@ struct column {
     const char *text;
     size_t bytes;
     bool is_quoted;
+    bool is_followed; /* text other than blanks stands after the closing quote */
 };
 
 /* Takes the next column off `*at`, and moves `*at` past its delimiter. After the last column `*at` is NULL. */
@@ -28,6 +29,10 @@ static struct column next_column(const char **at, const char *end, char delimite
             stop += *stop == '"' ? 2 : 1;
         }
         column.bytes = (size_t)(stop - column.text);
+        do {
+            stop++;
+        } while (stop < end && *stop != delimiter && (*stop == ' ' || *stop == '\t'));
+        column.is_followed = stop < end && *stop != delimiter;
     }
     stop = stop < end ? memchr(stop, delimiter, (size_t)(end - stop)) : NULL;
     if (!column.is_quoted) {
@@ -181,6 +186,11 @@ enum pl_status pl_fields_csv(const struct pl_decoder *decoder, const void *data,
     for (; number < decoder->columns && at; number++) {
         struct column column = next_column(&at, end, decoder->delimiter);
 
+        if (column.is_followed) {
+            return pl_error_set(reterr, PL_INVALID,
+                                "column %zu has text after its closing quote, expected the delimiter '%c'", number,
+                                decoder->delimiter);
+        }
         if (decoder->owners[number]) {
             struct pl_field_sink sink = pl_field_sink_of(decoder, decoder->owners[number] - 1U, rows, varying);
 

@@ -59,15 +59,6 @@ enum pl_status pl_s3_local_path(const char *directory, const char *key, struct p
     return pl_text_check(path, reterr);
 }
 
-/* Returns where to cut a name before `length`, so that it stays valid UTF-8: some file systems accept nothing else. */
-static size_t cut_at(const char *name, size_t length)
-{
-    for (unsigned back = 0; back < 3 && length && ((unsigned char)name[length] & 0xC0) == 0x80; back++) {
-        length--;
-    }
-    return length;
-}
-
 /*
  * Makes the name of the unfinished file. It has a number from the ETag, so that bytes of another version are never
  * continued. A long name is cut, and then the number covers the whole name too, which makes it unique. The number is
@@ -83,7 +74,7 @@ static enum pl_status name_part(const struct pl_s3_fetch *fetch, struct pl_text 
     pl_text_append(&told_by, fetch->object.etag ? fetch->object.etag : "");
     if (length > NAME_MAX - PART_BYTES) {
         pl_text_printf(&told_by, "/%s", name);
-        length = cut_at(name, NAME_MAX - PART_BYTES);
+        length = pl_text_whole_bytes(name, NAME_MAX - PART_BYTES); /* some file systems accept nothing but UTF-8 */
     }
     PL_TRY(pl_text_check(&told_by, reterr));
     PL_TRY(pl_sigv4_hash(pl_text_string(&told_by), told_by.length, hex, reterr));

@@ -195,7 +195,8 @@ static const struct pl_store_ops s3_ops = {.list = s3_list,
                                            .etag = s3_etag,
                                            .close = s3_close};
 
-/* Finds the common prefix of all keys of a manifest, so that as little as possible is listed. */
+/* Finds the common prefix of all keys of a manifest, so that as little as possible is listed. It ends between
+ * characters: a server takes nothing but UTF-8. */
 static enum pl_status common_prefix(const struct pl_manifest *manifest, char **ret_prefix, struct pl_error *reterr)
 {
     const char *first = manifest->count ? manifest->keys[0] : "";
@@ -211,7 +212,7 @@ static enum pl_status common_prefix(const struct pl_manifest *manifest, char **r
         common = same;
     }
     pl_text_append(&text, manifest->prefix);
-    pl_text_append_n(&text, first, common);
+    pl_text_append_n(&text, first, pl_text_whole_bytes(first, common));
     return pl_text_take(&text, ret_prefix, reterr);
 }
 

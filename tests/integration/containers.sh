@@ -380,7 +380,7 @@ two_pods_train_without_keys_in_the_image() {
 # until_containers COUNT PROCESS: waits until so many containers carry the label of this `paceline local`.
 until_containers() {
   local begin_s=$SECONDS
-  until [ "$("$engine" ps --quiet --filter "label=paceline-local=$2" | wc -l)" = "$1" ]; do
+  until [ "$("$engine" ps --quiet --filter "label=paceline-local=$2-$(stat -Lc %i /proc/self/ns/pid)" | wc -l)" = "$1" ]; do
     [ $((SECONDS - begin_s)) -lt 300 ] || { "$engine" ps; fail "there are not $1 containers of paceline local"; }
     sleep 0.2
   done

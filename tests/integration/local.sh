@@ -408,6 +408,12 @@ done
 (cd theirs && "$paceline" local --kind plain --folder made/here --name given -- true >log 2>&1) || fail "it ended with $?"
 [ "$(stat -c %u theirs/made/here theirs/made/here/given | paste -sd ' ')" = "4242 4242" ] || fail "the folder that the call made: $(ls -ln theirs/made)"
 
+step "a refused call leaves what an earlier one has kept"
+job --kind plain --name kept --keep -- sh -c 'echo old >"$SM_MODEL_DIR/old"'
+[ $code = 0 ] && [ -e paceline-local/kept/algo-1/model/old ] || fail "nothing was kept: code $code"
+job --kind plain --name kept --channel training=missing -- true
+[ $code = 2 ] && [ -e paceline-local/kept/algo-1/model/old ] || fail "a refused call removed it: code $code"
+
 step "where namespaces are refused"
 refused=(setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin)
 "${refused[@]}" "$paceline" local --name refused -- true >log 2>&1 || fail "one host ended with $?"

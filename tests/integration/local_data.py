@@ -117,6 +117,26 @@ def refused(folder):
     assert "--image IMAGE" in text and "[algo-1]" not in text, text
 
 
+def in_memory(folder):
+    """Data, code and the job's folder where a host has folders of its own."""
+    for parent in ("/run", "/dev/shm", "/opt/ml"):
+        had = os.path.isdir(parent)
+        os.makedirs(parent, exist_ok=True)
+        place = pathlib.Path(tempfile.mkdtemp(prefix="paceline-local-data-", dir=parent))
+        try:
+            (place / "data").mkdir()
+            (place / "data/one").write_text("a record")
+            (place / "script").write_text('#!/bin/sh\necho "read $(cat "$SM_CHANNEL_TRAINING/one")"; echo m >"$SM_MODEL_DIR/m"\n')
+            (place / "script").chmod(0o755)
+            jobs = place if shutil.disk_usage(place).free > 100 << 20 else folder
+            text = local(place, "--folder", jobs, "--name", "memory", "--channel", f"training={place}/data", "--", "./script")
+            assert "[algo-1] read a record" in text and (jobs / "memory/model.tar.gz").exists(), text
+        finally:
+            shutil.rmtree(place)
+            if not had:
+                os.rmdir(parent)
+
+
 def nothing_is_left(folder):
     assert str(folder) not in pathlib.Path("/proc/mounts").read_text().replace(f"{folder}/disk ", ""), "a mount is left"
     wait_until(lambda: subprocess.run(["pgrep", "-f", f"{folder}/"], stdout=subprocess.DEVNULL).returncode != 0, "a process is left")
@@ -163,6 +183,7 @@ def main():
         print(len(all_records), "records,", "real" if REAL.is_dir() else "drawn", flush=True)
         counted(folder, all_records)
         refused(folder)
+        in_memory(folder)
         full_disk(folder)
         removed_folder(folder)
 

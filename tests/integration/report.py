@@ -177,6 +177,9 @@ def packed(folder):
     page.says("train_loss", "last 0.25", "Sweep: 1 trial", "Not in this report", "..-..-evil.ring")
     assert "other" not in page.text_of["h3"] and sorted(os.listdir(folder)) == ["algo-1.log", "output.tar.gz", "report.html", "tmp"], os.listdir(folder)
     assert not os.listdir(folder / "tmp") and not (folder.parent / "evil.ring").exists()
+    (folder / "algo-1.log").write_text("train_loss=0.5 step=5 odd=1\n")  # the log repeats what metrics.jsonl has
+    page = report(folder, TMPDIR=str(folder / "tmp"))
+    assert page.text_of["h3"] == ["train_loss"] and "0.5" not in "".join(page.texts), page.texts
     (folder / "job.json").write_text('{"MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9]+)"}]}')
     (folder / "algo-1.log").write_text("loss=3\n")
     files["metrics.jsonl"] = '{"step": 5, "train_loss": 0.25, "images_per_second": 80}\n'
@@ -222,8 +225,9 @@ def hostile(folder):
     page = report(folder)
     page.says("<script>alert", "ValueError: ", "?? broken", "Sweep: 700 trials", "The first 500 of 700 trials", "lr=0.1, ", "Not in this report", "trace.json.rank0.ring")
     assert "<script" not in page.raw and "geheim" not in page.raw
-    (folder / "output/data/trials.jsonl").write_text('{"trial": 1}\nno JSON\n')
-    report(folder).says("Not in this report", "trials.jsonl")
+    (folder / "output/data/trials.jsonl").write_text('{"trial": 1}\nno JSON\n\n{"trial": 2}\n')
+    (folder / "output/data/metrics.jsonl").write_text('{"step": 1, "loss": 0.5}\n{"step": 2, "loss": NaN}\n{"step": 3, "loss": 0.25}\n{"step": 4, "lo')
+    report(folder).says("Not in this report", "trials.jsonl:2", "Sweep: 2 trials", "metrics.jsonl:2", "metrics.jsonl:4", "last 0.25, lowest 0.25, highest 0.5, 2 values")
 
 
 def in_a_job(folder):

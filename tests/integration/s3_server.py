@@ -4,6 +4,7 @@
 
   s3_server.py PACELINE_S3 S3_PROBE       exits 77 with a reason if no server can be started
 """
+import datetime
 import hashlib
 import json
 import os
@@ -133,6 +134,14 @@ def check_pages(folder):
     tool("--recursive", "cp", folder / "pages", "s3://bkt/up")
     assert len(tool("-r", "ls", "s3://bkt/up/").splitlines()) == len(names)
     print(f"  a tree of {len(names)} that is there already: {time.monotonic() - begun:.2f} s")
+    # A file that changed within the second in which it went up, and kept its size, goes up again.
+    [entry] = [json.loads(line) for line in tool("-r", "--json", "ls", "s3://bkt/up/").splitlines() if b"/0000" in line]
+    [file] = (folder / "pages").rglob("0000")
+    file.write_text("PAGES/0000")
+    second = int(datetime.datetime.fromisoformat(entry["modified"].replace("Z", "+00:00")).timestamp())
+    os.utime(file, ns=(second * 10**9 + 5 * 10**8,) * 2)
+    tool("--recursive", "cp", folder / "pages", "s3://bkt/up")
+    assert tool("cat", f"s3://bkt/{entry['key']}") == b"PAGES/0000"
 
 
 def check_encryption(folder):
@@ -190,6 +199,11 @@ def fed(*words):
 
 def check_manifests():
     """Prefix, manifest and augmented manifest, and that all ranks together read everything once."""
+    # The names differ in the later bytes of a character: what they share ends before it.
+    for name in "\u00e4.txt", "\u00f6.txt":
+        tool("cp", "-", f"s3://bkt/umlauts/{name}", data=name.encode())
+    tool("cp", "-", "s3://bkt/m.json", data=json.dumps([{"prefix": "s3://bkt/umlauts/"}, "\u00e4.txt", "\u00f6.txt"]).encode())
+    assert fed("--manifest", "s3://bkt/m.json") == ["\u00e4.txt\u00f6.txt".encode()] * 2
     draw = random.Random(2)
     objects = {f"shard-{index:02}": draw.randbytes(draw.choice([0, 1, 1000, 300_000])) for index in range(20)}
     for name, data in objects.items():

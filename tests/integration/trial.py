@@ -72,6 +72,9 @@ def what_is_wrong_is_told():
     for folder, words in ("ck", "is 'ck': expected an absolute path"), (f"{tree.base}//model/ck", "trials need one elsewhere"):
         assert words in tree.run("--", "true", code=1, PACELINE_CHECKPOINT_DIR=folder)
     tree.run("--no-such-option", code=2)
+    for words in (), ("--number", "5", "--"):
+        assert "expected the trial's program: -- PROGRAM [ARGUMENT...]" in tree.run(*words, code=2)
+    assert not (tree.base / "checkpoints/trial-0005").exists()
     assert "--hyperparameter NAME=VALUE" in tree.run("--help")
 
 

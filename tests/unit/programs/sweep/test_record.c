@@ -118,6 +118,24 @@ TEST(another_sweep_is_refused_by_what_differs)
     teardown();
 }
 
+TEST(what_differs_is_shown_however_far_it_is)
+{
+    PL_AUTO_TEXT struct pl_text was = PL_TEXT_NONE, is = PL_TEXT_NONE;
+
+    setup();
+    pl_text_printf(&was, "{\"path\": \"%0200d1\"}", 0);
+    pl_text_printf(&is, "{\"path\": \"%0200d2\"}", 0);
+    ck_assert_ok(open_record(was.data, SPACE("1, 2")), &error);
+    note(0, PL_SWEEP_COMPLETED, 1);
+    refused(is.data, SPACE("1, 2"), "hyperparameters.path was ...0");
+    ck_has(error.cause, "01\" and is ...0");
+    ck_has(error.cause, "02\" (paceline_sweep_fresh=");
+    refused(was.data, "{\"metric\": \"score\", \"goal\": \"minimize\", \"space\": {\"x\": [1, 2]}}",
+            "maximize and is ");
+    ck_has(error.cause, "minimize (paceline_sweep_fresh=");
+    teardown();
+}
+
 TEST(the_metric_may_change_while_nothing_has_succeeded)
 {
     setup();

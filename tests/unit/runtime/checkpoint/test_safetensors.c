@@ -309,6 +309,35 @@ TEST(names_that_json_cannot_hold_are_not_written)
     ck_fails(PL_NOT_FOUND, "", pl_safetensors_open, path, &file);
 }
 
+TEST(what_would_not_be_read_is_not_written)
+{
+    static const struct {
+        struct pl_tensor tensor;
+        const char *words;
+    } cases[] = {
+        {{.name = "b", .dtype = PL_INT64, .bytes = 8}, "two tensors are called 'b'"},
+        {{.name = "__metadata__", .dtype = PL_INT64, .bytes = 8}, "'__metadata__', which the format keeps"},
+        {{.name = "a", .dtype = PL_INT64, .bytes = 4}, "'a' has 4 bytes, expected 8 by its dtype and shape"},
+        {{.name = "a", .dtype = PL_INT64, .dims = 2, .shape = {2, 3}, .bytes = 8}, "has 8 bytes, expected 48"},
+        {{.name = "a", .dtype = PL_INT64, .dims = 9, .bytes = 8}, "and 9 dimensions, expected a dtype"},
+        {{.name = "a", .dtype = PL_DTYPE_COUNT, .bytes = 8}, "has dtype 10 and"},
+        {{.name = "a", .dtype = PL_INT64, .dims = 2, .shape = {1ULL << 62, 4}, .bytes = 0}, "more bytes than 64 bits"},
+    };
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    struct pl_safetensors *file = NULL;
+    char path[PATH_MAX];
+
+    scratch_path(&scratch, "m.safetensors", path);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        struct pl_tensor tensors[] = {{.name = "b", .dtype = PL_INT64, .data = &whole, .bytes = sizeof(whole)},
+                                      cases[i].tensor};
+
+        tensors[1].data = numbers;
+        ck_fails(PL_INVALID, cases[i].words, pl_safetensors_write, path, tensors, 2, NULL, 0);
+        ck_fails(PL_NOT_FOUND, "", pl_safetensors_open, path, &file);
+    }
+}
+
 TEST(a_missing_file_is_not_found)
 {
     struct pl_safetensors *file = NULL;

@@ -315,6 +315,23 @@ static void fewer(struct pl_world *world, void *context)
 
 UNIT_TEST(a_rank_that_registers_fewer_is_named, ranks_run(2, fewer, NULL))
 
+static void wires(struct pl_world *world, void *context)
+{
+    static const unsigned flags[] = {PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16, PL_REPRODUCIBLE};
+    const uint64_t shape = 10;
+    size_t index;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(flags); i++) {
+        AUTO_PLAN struct pl_plan *plan = NULL;
+
+        ck_ok(pl_plan_new, world, &(struct pl_plan_options){.wire_flags = flags[i]}, &plan);
+        ck_ok(pl_plan_add, plan, "first", 1, &shape, &index);
+        ck_fails(PL_INVALID, "expected 0 or one of the PL_WIRE_ flags", pl_plan_seal, plan);
+    }
+}
+
+UNIT_TEST(several_wire_flags_and_others_are_refused, ranks_run(1, wires, NULL))
+
 static void refused(struct pl_world *world, void *context)
 {
     AUTO_PLAN struct pl_plan *plan = NULL;

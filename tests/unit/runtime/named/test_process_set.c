@@ -113,6 +113,40 @@ TEST(a_set_with_work_under_way_is_not_removed)
     ck_assert_bodies(4, busy_body, NULL);
 }
 
+/* The members of a group have names that are longer than any name of the program's. */
+static void busy_group_body(struct rank *self)
+{
+    char base[PL_NAMED_MAX_NAME_BYTES];
+    struct pl_completion completion = {0};
+    float values[2] = {1, 1};
+    struct pl_named_op ops[2] = {sum_of(NULL, &values[0], 1), sum_of(NULL, &values[1], 1)};
+    int set = -1;
+
+    memset(base, 'n', sizeof(base) - 1);
+    base[sizeof(base) - 1] = '\0';
+    SERVICE(self->world);
+    expect_ok(pl_service_add_set(service, (int[]){0, 1}, 2, &set, &error));
+    if (self->rank == 1) {
+        expect_ok(pl_service_submit_group(service, set, base, ops, 2, &completion, &error));
+    }
+    expect(pl_service_remove_set(service, set, &error) == PL_INVALID &&
+               strstr(error.cause, "nn' is under way on rank 1"),
+           "%s", error.cause);
+    if (self->rank == 0) {
+        expect_ok(pl_service_submit_group(service, set, base, ops, 2, &completion, &error));
+    }
+    if (self->rank < 2) {
+        expect_ok(pl_service_wait(service, &completion, &error));
+    }
+    expect_ok(pl_service_remove_set(service, set, &error));
+    LEAVE();
+}
+
+TEST(a_set_with_a_group_of_a_long_name_under_way_is_not_removed)
+{
+    ck_assert_bodies(3, busy_group_body, NULL);
+}
+
 static struct pl_plan *plan_of(struct rank *self, struct pl_world *world, const char *name)
 {
     struct pl_error error = PL_ERROR_NONE;

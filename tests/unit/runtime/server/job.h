@@ -31,6 +31,7 @@ struct job {
     void (*body)(struct job *job, int worker, struct pl_world *world);
     void *context;
     int min_workers;
+    const atomic_bool *stopping;                          /* as in struct pl_server_serve_options */
     struct pl_server_serve_counts counts[JOB_MOST_HOSTS]; /* of each server, at its end */
     int absent; /* a worker's number + 1, whose process ends without joining; 0: none */
     /* The job's own: */
@@ -56,6 +57,7 @@ static inline void *job_serve(void *argument)
                                               .bootstrap = job->bootstraps[seat->number],
                                               .ended_fd = job->ended[seat->number][0],
                                               .min_workers = job->min_workers,
+                                              .stopping = job->stopping,
                                               .counts = &job->counts[seat->number]};
     enum pl_status status = pl_server_serve(&options, &job->errors[seat->number]);
 

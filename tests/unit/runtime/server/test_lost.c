@@ -16,6 +16,7 @@ struct loss {
     bool leaves;
     int status;
     const char *expected; /* what the servers end with; NULL: nothing */
+    bool stops;           /* the job is being stopped */
 };
 
 static enum pl_status take_steps(struct pl_server *server, int worker, int steps, struct pl_error *reterr)
@@ -76,15 +77,19 @@ TEST(a_job_goes_on_while_enough_workers_are_left_and_else_ends_by_name)
           .expected = "worker 1 (host 0) was killed by signal 9: 3 of 4 workers are left, expected 4"}},
         {4, {.leaves = true, .status = EXIT_3, .expected = "worker 1 (host 0) exited with code 3"}},
         {4, {.status = 0, .expected = "worker 1 (host 0) is gone without leaving"}},
+        {4, {.status = 0, .stops = true}},
+        {4, {.leaves = true, .status = EXIT_3, .stops = true}},
     };
 
     for (int hosts = 1; hosts <= 2; hosts++) {
         for (size_t c = 0; c < PL_ARRAY_ITEMS(cases); c++) {
             struct loss loss = cases[c].loss;
+            const atomic_bool stopping = loss.stops;
             struct job job = {.hosts = hosts,
                               .workers = 4 / hosts,
                               .staleness = c % 2 ? "0" : "none",
                               .min_workers = cases[c].min_workers,
+                              .stopping = &stopping,
                               .server_status = loss.expected ? PL_PEER : PL_OK,
                               .body = lose_one,
                               .context = &loss};

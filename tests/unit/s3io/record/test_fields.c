@@ -308,6 +308,10 @@ TEST(columns_of_csv_are_rows_and_texts)
                  .type = PL_INT32);
     expect_fails(PL_INVALID, "found '9223372036854775808', expected int64", PL_FIELDS_CSV, "9223372036854775808", 19,
                  .name = "0", .type = PL_INT64);
+    expect_row(PL_FIELDS_CSV, "\"1\" \t,2", 7, ((int32_t[]){1, 2}), .name = "0", .type = PL_INT32, .dims = 1,
+               .shape = {2});
+    expect_fails(PL_INVALID, "column 1 has text after its closing quote, expected the delimiter ','", PL_FIELDS_CSV,
+                 "1,\"2\"3,4", 8, .name = "2", .type = PL_INT32);
     expect_fails(PL_INVALID, "found '1.5', expected int64", PL_FIELDS_CSV, "1.5", 3, .name = "0", .type = PL_INT64);
 }
 
