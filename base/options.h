@@ -71,9 +71,8 @@ struct pl_option {
 /* The field is a number: an integer or real, by its type. */
 #define PL_TO_NUMBER(field, smallest, largest) PL_TO(field), .least = (smallest), .most = (largest)
 #define PL_TO_UNITS(field, smallest, largest, size) PL_TO_NUMBER(field, smallest, largest), .unit = (size)
-/* A function stores the value in this field, or in several fields of the struct. */
+/* A function stores the value in this field. */
 #define PL_TO_READER(field, function) .at = offsetof(PL_OPTIONS_OF, field), .read = (function)
-#define PL_TO_READER_OF_ALL(function) .read = (function)
 
 /**
  * Reads the options into the struct `target`, which contains the defaults. Afterwards the other arguments begin at

@@ -121,7 +121,7 @@
         PL_TO_READER(local.cut, pl_local_simulate_read))                                                               \
     ROW("--stop-time", "SECONDS", "from SIGTERM to SIGKILL (120)",                                                     \
         PL_TO_READER(local.stop_time_ns, pl_local_simulate_seconds))                                                   \
-    ROW("--image", "IMAGE", "run the hosts as containers of this image", PL_TO_READER_OF_ALL(read_image))              \
+    ROW("--image", "IMAGE", "run the hosts as containers of this image", PL_TO(image))                                 \
     ROW("--engine", "PROGRAM", "the container engine (podman, else docker)", PL_TO(local.engine_name))                 \
     ROW("--engine-option", "WORD", "a further word of `ENGINE run`, such as --gpus=all; may be given again",           \
         PL_TO_READER(local, add_engine_option))                                                                        \

@@ -25,7 +25,7 @@ enum { STOP_S = 120 };
 struct options {
     struct pl_local local;
     struct pl_local_job job;
-    const char *folder;
+    const char *folder, *image;
     uint64_t processes;
 };
 
@@ -41,17 +41,6 @@ static enum pl_status read_max_run(const char *name, const char *text, void *fie
 
     PL_TRY(pl_local_simulate_seconds(name, text, &ns, reterr));
     *max_run_s = ns < (uint64_t)PL_NS_PER_S ? 1 : ns / (uint64_t)PL_NS_PER_S;
-    return PL_OK;
-}
-
-static enum pl_status read_image(const char *name, const char *text, void *all, struct pl_error *reterr)
-{
-    struct options *options = all;
-
-    (void)name;
-    (void)reterr;
-    options->local.kind = PL_LOCAL_CONTAINERS;
-    options->job.image = text;
     return PL_OK;
 }
 
@@ -85,6 +74,13 @@ static enum pl_status read_options(int argc, char **argv, struct options *option
 
     PL_TRY(pl_local_job_init(&options->job, reterr));
     PL_TRY(pl_verbs_read("local", table, argc, argv, options, reterr));
+    if (options->image && local->kind != PL_LOCAL_AUTO) {
+        return pl_error_set(reterr, PL_INVALID, "found --kind and --image: hosts of an image are containers");
+    }
+    if (options->image) {
+        local->kind = PL_LOCAL_CONTAINERS;
+        options->job.image = options->image;
+    }
     if (local->kind != PL_LOCAL_CONTAINERS && (local->engine_name || local->engine_options.count > 0)) {
         return pl_error_set(reterr, PL_INVALID, "--%s is for containers: give --image IMAGE too",
                             local->engine_name ? "engine" : "engine-option");

@@ -134,9 +134,7 @@ static enum pl_status set_own(struct pl_python_json *all, const char *word, stru
     const char *equals = strchr(word, '=');
     PL_AUTO_FREE char *name = NULL;
 
-    if (!equals || equals == word) {
-        return pl_error_set(reterr, PL_INVALID, "--hyperparameter: expected NAME=VALUE, found '%.200s'", word);
-    }
+    PL_BUG_IF(!equals);
     name = pl_memory_string_n(word, (size_t)(equals - word), reterr);
     return name ? pl_python_json_set(all, name, pl_python_json_new_string(equals + 1), reterr) : PL_MEMORY;
 }

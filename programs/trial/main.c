@@ -286,7 +286,9 @@ static enum pl_status add_hyperparameter(const char *name, const char *text, voi
 {
     struct pl_strv *words = field;
 
-    (void)name;
+    if (*text == '=' || !strchr(text, '=')) {
+        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected NAME=VALUE", name, text);
+    }
     pl_strv_add(words, text);
     return pl_strv_check(words, reterr);
 }

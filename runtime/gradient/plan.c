@@ -235,8 +235,10 @@ enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error
     PL_TRY(check_index(plan, "tensor", index, plan->tensor_count, reterr));
     tensor = &plan->tensors[index];
     if (tensor->ready) {
-        return pl_error_set(reterr, PL_INVALID, "%s: '%s' was ready twice in this step (wait for the step first)",
-                            plan->name, tensor->name);
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "%s: '%s' is ready already in this step: by an earlier call, or as zero since its bucket was waited for",
+            plan->name, tensor->name);
     }
     complete_tensor(plan, tensor);
     PL_TRY(start_complete(plan, reterr));

@@ -67,7 +67,7 @@ def trials_at_once_have_numbers_and_gpus_of_their_own():
 
 def what_is_wrong_is_told():
     tree = Tree()
-    assert "--hyperparameter: expected NAME=VALUE, found 'lr'" in tree.run("--hyperparameter", "lr", "--", "true", code=1)
+    assert "--hyperparameter is 'lr', expected NAME=VALUE" in tree.run("--hyperparameter", "lr", "--", "true", code=2)
     tree.run("--processes", "0", "--", "true", code=2)
     for folder, words in ("ck", "is 'ck': expected an absolute path"), (f"{tree.base}//model/ck", "trials need one elsewhere"):
         assert words in tree.run("--", "true", code=1, PACELINE_CHECKPOINT_DIR=folder)

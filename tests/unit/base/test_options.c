@@ -44,7 +44,7 @@ static enum pl_status keep_style(const char *name, const char *text, void *all, 
     ROW("--verbose", NULL, "", PL_TO(verbose), .letter = 'v')                                                          \
     ROW("--epochs", "N", "", PL_TO_NUMBER(count, 1, 10))                                                               \
     ROW("--style", NULL, "", PL_TO_VALUE(style, 7))                                                                    \
-    ROW("--after", NULL, "", PL_TO_READER_OF_ALL(keep_style))                                                          \
+    ROW("--after", NULL, "", .read = keep_style)                                                                       \
     ROW("--colour", "red|blue", "", PL_TO_VALUE(colour, COLOUR_RED))                                                   \
     ROW("--time", "SECONDS", "", PL_TO_UNITS(time_ns, 0, 60, 1000))                                                    \
     ROW("--seed", "N", "", PL_TO_NUMBER(seed, 0, UINT64_MAX))                                                          \

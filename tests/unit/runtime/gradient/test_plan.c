@@ -193,7 +193,7 @@ static void passes(struct pl_world *world, void *context)
                 }
             }
         }
-        ck_fails(PL_INVALID, "'b' was ready twice", pl_plan_ready, plan, 1);
+        ck_fails(PL_INVALID, "'b' is ready already in this step: by an earlier call", pl_plan_ready, plan, 1);
         ck_ok(pl_plan_wait, plan);
         for (size_t t = 0; t < TENSORS; t++) {
             check_gradient(plan, t, triangle(pl_world_size(world)) * 4.0, step);
