@@ -36,8 +36,8 @@ static const uint64_t ticket_magic = 0x66616b6563756461;
 static const size_t range_bytes = (size_t)16 << 30;
 static struct piece *pieces;
 static char *range;
-static size_t range_used;
-static int nothing = -1; /* a file without content */
+static size_t range_first, range_used; /* all pieces lie between: what was released is not protected again and again */
+static int nothing = -1;               /* a file without content */
 static int opened;
 
 enum { PAGE = 4096, ANYTHING = 0xA5 /* byte value of new memory */ };
@@ -54,15 +54,15 @@ static int protection(void)
 
 void fake_memory_open(void)
 {
-    if (opened++ == 0 && !fake.unguarded && range_used) {
-        mprotect(range, range_used, PROT_READ | PROT_WRITE);
+    if (opened++ == 0 && !fake.unguarded && range_used > range_first) {
+        mprotect(range + range_first, range_used - range_first, PROT_READ | PROT_WRITE);
     }
 }
 
 void fake_memory_close(void)
 {
-    if (--opened == 0 && !fake.unguarded && range_used) {
-        mprotect(range, range_used, PROT_NONE);
+    if (--opened == 0 && !fake.unguarded && range_used > range_first) {
+        mprotect(range + range_first, range_used - range_first, PROT_NONE);
     }
 }
 
@@ -104,6 +104,12 @@ static void forget(struct piece *gone)
     *at = gone->next;
     gone->context->allocations--;
     free(gone);
+    range_first = range_used;
+    for (const struct piece *piece = pieces; piece; piece = piece->next) {
+        if ((piece->kind == DEVICE || piece->kind == IMPORTED) && (size_t)(piece->at - range) < range_first) {
+            range_first = (size_t)(piece->at - range);
+        }
+    }
 }
 
 static bool close_off(char *at, size_t bytes)
