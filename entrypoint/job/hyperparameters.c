@@ -100,7 +100,7 @@ static enum pl_status add_setting(const char *name, const struct pl_python_json 
 static enum pl_status sort_one(const char *name, const struct pl_python_json *value, struct pl_job *job,
                                struct pl_error *reterr)
 {
-    if (strncmp(name, paceline_prefix, sizeof(paceline_prefix) - 1) == 0) {
+    if (strncasecmp(name, paceline_prefix, sizeof(paceline_prefix) - 1) == 0) {
         return add_setting(name, value, job, reterr);
     }
     if (strncmp(name, sagemaker_prefix, sizeof(sagemaker_prefix) - 1) != 0 && !is_consumed(name)) {

@@ -282,11 +282,15 @@ void pl_settings_replace_text(struct pl_job_settings *values, const char *before
 static enum pl_status check(const char *string, bool is_variable, struct pl_strv *warnings, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *name = pl_memory_string_n(string, strcspn(string, "="), reterr);
+    const struct setting *setting = name ? find(name) : NULL;
     struct pl_text_near near;
     char hint[100] = "";
 
     PL_TRY(name ? PL_OK : PL_MEMORY);
     near = nearest(name);
+    if (is_variable && setting && strncmp(name, "PACELINE_", PREFIX_BYTES) != 0) {
+        near = (struct pl_text_near){.meant = setting->name, .edits = 1};
+    }
     if ((near.meant && near.edits == 0) || (!near.meant && is_variable) || pl_knob_is_gone(name, strlen(name))) {
         return PL_OK; /* rank 0 warns of a setting that no longer exists */
     }
@@ -306,7 +310,7 @@ enum pl_status pl_settings_check(const struct pl_environment *environment, const
                                  struct pl_strv *warnings, struct pl_error *reterr)
 {
     for (char *const *string = pl_environment_strings(environment); *string; string++) {
-        if (strncmp(*string, "PACELINE_", PREFIX_BYTES) == 0) {
+        if (strncasecmp(*string, "PACELINE_", PREFIX_BYTES) == 0) {
             PL_TRY(check(*string, true, warnings, reterr));
         }
     }

@@ -3,6 +3,7 @@
  * Chooses the network interface that leads to the other hosts. Local mode of the SDK v3 writes "ethwe", which no
  * container has, and Open MPI and NCCL fail if they get a name that does not exist.
  */
+#include "base/clock.h"
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -17,6 +18,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+
+/* After this time no other host's name is resolved: a stop is not seen meanwhile. */
+#define RESOLVE_NS PL_NS_PER_S
 
 /* Get the address from which this host would send to `host`. Returns false if it is unknown. Sends nothing. */
 static bool source_address(const char *host, struct sockaddr_storage *ret_address)
@@ -67,6 +71,7 @@ static bool is_same(const struct sockaddr *one, const struct sockaddr *other)
 static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
 {
     const struct ifaddrs *first = NULL;
+    const int64_t end_ns = pl_deadline_after_ns(RESOLVE_NS);
     struct sockaddr_storage source;
     bool several = false;
 
@@ -76,7 +81,7 @@ static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
             several = several || strcmp(item->ifa_name, first->ifa_name) != 0;
         }
     }
-    for (size_t i = 0; several && i < job->hosts.count; i++) {
+    for (size_t i = 0; several && i < job->hosts.count && !pl_deadline_passed(end_ns); i++) {
         if (strcmp(job->hosts.items[i], job->current_host) == 0 || !source_address(job->hosts.items[i], &source)) {
             continue;
         }

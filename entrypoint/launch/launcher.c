@@ -42,24 +42,57 @@ static const char *option_value(const struct pl_strv *words, size_t at, const ch
     return word[length] == '\0' && at + 1 < words->count ? words->items[at + 1] : NULL;
 }
 
-bool pl_launcher_is_elastic(const struct pl_environment *environment, const struct pl_strv *words)
+static const struct {
+    const char *variable, *option;
+    bool (*allows)(const char *value);
+} elastic[] = {{"PET_NNODES", "nnodes", allows_range}, {"PET_MAX_RESTARTS", "max_restarts", allows_restarts}};
+
+static bool is_torchrun(const char *word)
 {
-    static const struct {
-        const char *variable, *option;
-        bool (*allows)(const char *value);
-    } rules[] = {{"PET_NNODES", "nnodes", allows_range}, {"PET_MAX_RESTARTS", "max_restarts", allows_restarts}};
+    const char *slash = strrchr(word, '/');
 
-    for (size_t rule = 0; rule < PL_ARRAY_ITEMS(rules); rule++) {
-        const char *value = pl_environment_get(environment, rules[rule].variable);
+    return strcmp(slash ? slash + 1 : word, "torchrun") == 0 || strcmp(word, "torch.distributed.run") == 0 ||
+           strcmp(word, "torch.distributed.launch") == 0;
+}
 
-        for (size_t i = 0; words && i < words->count && !(value && rules[rule].allows(value)); i++) {
-            value = pl_text_begins_with(words->items[i], "--") ? option_value(words, i, rules[rule].option) : NULL;
-        }
-        if (value && rules[rule].allows(value)) {
-            return true;
+/* Whether the options of torchrun are so. They end before its script, whose options may have the same names. */
+static bool has_elastic_options(const struct pl_strv *words)
+{
+    size_t at = 0;
+
+    while (at < words->count && !is_torchrun(words->items[at])) {
+        at++;
+    }
+    for (at++; at < words->count && !pl_text_ends_with(words->items[at], ".py"); at++) {
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(elastic) && pl_text_begins_with(words->items[at], "--"); i++) {
+            const char *value = option_value(words, at, elastic[i].option);
+
+            if (value && elastic[i].allows(value)) {
+                return true;
+            }
         }
     }
     return false;
+}
+
+bool pl_launcher_is_elastic(const struct pl_environment *environment, const struct pl_strv *words)
+{
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(elastic); i++) {
+        const char *value = pl_environment_get(environment, elastic[i].variable);
+
+        if (value && elastic[i].allows(value)) {
+            return true;
+        }
+    }
+    for (size_t i = 0; words && i + 1 < words->count; i++) {
+        PL_AUTO_STRV struct pl_strv text = PL_STRV_NONE; /* of a shell's -c */
+
+        if (strcmp(words->items[i], "-c") == 0 && pl_strv_split(words->items[i + 1], "-c", &text, NULL) == PL_OK &&
+            has_elastic_options(&text)) {
+            return true;
+        }
+    }
+    return words && has_elastic_options(words);
 }
 
 /* The master of a distribution also links the hosts outside it. They need not be there at the start. */

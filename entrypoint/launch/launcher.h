@@ -60,7 +60,8 @@ void pl_launcher_describe_ranks(const struct pl_launch_plan *plan, struct pl_tex
 
 /**
  * Whether torchrun is to survive the loss of ranks or hosts, according to its variables (PET_MAX_RESTARTS, PET_NNODES)
- * or the words of a command. If it is, torchrun decides what the loss of a rank or host means.
+ * or its options in the words of a command, or of a shell's command. If it is, torchrun decides what the loss of a rank
+ * or host means.
  */
 bool pl_launcher_is_elastic(const struct pl_environment *environment, const struct pl_strv *words);
 

@@ -188,9 +188,10 @@ static void add_model_parallel(const struct pl_job *job, const struct pl_launch_
     }
 }
 
-/* mpirun uses the last number of processes that it finds, and the user's options come after the plan's. */
-static void warn_of_other_count(const struct pl_job *job, const struct pl_mpi_options_custom *custom,
-                                struct pl_launch_plan *plan)
+/* Take the number of processes of the user's options: mpirun uses the last one that it finds, and they come after the
+ * plan's. */
+static void use_other_count(const struct pl_job *job, const struct pl_mpi_options_custom *custom,
+                            struct pl_launch_plan *plan)
 {
     const bool by_sdk = job->drivers.mpi_options;
 
@@ -199,6 +200,7 @@ static void warn_of_other_count(const struct pl_job *job, const struct pl_mpi_op
                        "%s makes mpirun start %ld processes, not the %d that the job has: name the number in %s",
                        by_sdk ? "mpi_additional_options" : "sagemaker_mpi_custom_mpi_options", custom->processes,
                        plan->processes, by_sdk ? "process_count_per_node" : "sagemaker_mpi_num_of_processes_per_host");
+        plan->processes = (int)custom->processes;
     }
 }
 
@@ -270,7 +272,7 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     size_t first;
 
     PL_TRY(pl_mpi_hosts_add(job, custom->oversubscribe, plan, reterr));
-    warn_of_other_count(job, custom, plan);
+    use_other_count(job, custom, plan);
     warn_of_other_types(job, plan);
     interface = pl_interface_choose(job, plan);
     plan->program_words = 1;

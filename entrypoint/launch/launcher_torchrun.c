@@ -34,6 +34,12 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
         plan->ranks = PL_LAUNCH_PLAN_RANKS_TORCHRUN;
     }
     PL_TRY(pl_program_find(job, &program, plan, reterr));
+    if (program.kind == PL_PROGRAM_PACKAGE) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "the code has setup.py, which makes the program '%s' a module of a package, and torchrun "
+                            "starts scripts: remove setup.py from the code",
+                            job->program);
+    }
     if (program.kind != PL_PROGRAM_SCRIPT) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "%s: expected a Python script for torchrun, found the program '%s'",
                             job->drivers.launch == PL_DRIVERS_LAUNCH_TORCHRUN ? "distributed.json"

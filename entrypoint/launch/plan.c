@@ -68,26 +68,20 @@ static const char *intermediate_uri(const struct pl_job *job)
                : NULL;
 }
 
-/* Whether the directory exists already: probably the platform or local mode has mounted it and uploads it. */
-static bool has_intermediate(const struct pl_job *job)
-{
-    struct stat info;
-
-    return stat(job->paths.output_intermediate, &info) == 0;
-}
-
-/* Whether the path is a mount; false if the kernel cannot tell. */
-static bool is_mount(const char *path)
+/* Whether the directory is a mount: the platform or local mode has made it then, and uploads it. False if it is not
+ * there, or the kernel cannot tell. */
+static bool is_mounted(const struct pl_job *job)
 {
     struct statx info;
 
-    return statx(AT_FDCWD, path, 0, 0, &info) == 0 && (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+    return statx(AT_FDCWD, job->paths.output_intermediate, 0, 0, &info) == 0 &&
+           (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
 /* Check the address, unless the platform has made the directory: then the platform knows the address. */
 static enum pl_status check_uri(const struct pl_job *job, const char *uri, struct pl_error *reterr)
 {
-    if (has_intermediate(job)) {
+    if (is_mounted(job)) {
         return PL_OK;
     }
     if (strncmp(uri, "s3://", 5) != 0 && strncmp(uri, "file://", 7) != 0) {
@@ -115,14 +109,7 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan 
         return PL_OK;
     }
     PL_TRY(check_uri(job, uri, reterr));
-    if (strncmp(uri, "s3://", 5) != 0 || (has_intermediate(job) && is_mount(job->paths.output_intermediate))) {
-        return PL_OK;
-    }
-    if (has_intermediate(job)) {
-        pl_strv_printf(&plan->warnings,
-                       "sagemaker_s3_output is set, and %s is there already: nothing is uploaded; remove it if an "
-                       "earlier run left it",
-                       job->paths.output_intermediate);
+    if (strncmp(uri, "s3://", 5) != 0 || is_mounted(job)) {
         return PL_OK;
     }
     if (pl_companion_find(job->self_path, "paceline-sync", &companion, NULL) != PL_OK) {
@@ -335,26 +322,19 @@ void pl_launch_plan_free(struct pl_launch_plan *plan)
     free(plan);
 }
 
-static enum pl_status make_intermediate(const struct pl_job *job, struct pl_error *reterr)
-{
-    const char *uri = intermediate_uri(job);
-
-    return !uri || has_intermediate(job) ? PL_OK : pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
-}
-
 enum pl_status pl_launch_plan_prepare(const struct pl_job *job, const struct pl_launch_plan *plan,
                                       struct pl_error *reterr)
 {
-    const char *const always[] = {job->paths.code, job->paths.model, job->paths.output_data};
+    const char *const folders[] = {job->paths.code, job->paths.model, job->paths.output_data,
+                                   intermediate_uri(job) ? job->paths.output_intermediate : NULL};
     struct stat info;
 
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(always); i++) {
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(folders); i++) {
         /* If the directory exists already, for example in a read-only mount, it must not be made. */
-        if (stat(always[i], &info) != 0) {
-            PL_TRY(pl_file_make_dirs(always[i], 0755, reterr));
+        if (folders[i] && stat(folders[i], &info) != 0) {
+            PL_TRY(pl_file_make_dirs(folders[i], 0755, reterr));
         }
     }
-    PL_TRY(make_intermediate(job, reterr));
     if (plan->chmod_path && chmod(plan->chmod_path, 0777) != 0) {
         return pl_error_errno(reterr, "make the program '%s' executable", plan->chmod_path);
     }

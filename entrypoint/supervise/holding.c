@@ -173,8 +173,11 @@ void pl_holding_update(struct pl_supervisor *supervisor)
     answered = (int)holding->count + holding->unasked_ended >= supervisor->plan->processes ||
                pl_deadline_passed(answers_end(supervisor));
     if (saving > 0 || !has_ranks) {
-        if (state == PL_STOP_SAVING && ((failed && supervisor->outcome.exit_report_known) ||
-                                        (!failed && answered && find_deferred(holding) >= 0))) {
+        const bool has_others = saving > 0 || pl_links_count(supervisor, 1U << PL_SESSION_LINKED, true) > 0;
+
+        if (state == PL_STOP_SAVING && has_others &&
+            ((failed && supervisor->outcome.exit_report_known) ||
+             (!failed && answered && find_deferred(holding) >= 0))) {
             hold(supervisor);
         }
     } else if (answered) {

@@ -222,7 +222,7 @@ rm -rf "$cluster/others/checkpoints"
 mkdir "$cluster/others/checkpoints"
 cluster_environment+=("OTHERS=$cluster/others" "PATH=/opt/ml/bin:$PATH")""",
            f"kill_often 10 'Training snapshot saved' 2 {count} 'python.* -u .*multigpu_torchrun.py'",
-           """[ "$(grep -c 'Resuming training from snapshot at Epoch' "$cluster/algo-1.log")" = $((2 * kills)) ] || case_failed "not each attempt went on from its snapshot"
+           """[ "$(grep -o 'Resuming training from snapshot at Epoch' "$cluster/algo-1.log" | wc -l)" = $((2 * kills)) ] || case_failed "not each attempt went on from its snapshot"
 expect_line algo-1 'Epoch 298 | Training snapshot saved'""", env=['PYTHONPATH=/opt/ml/cpu', 'PYTHONUNBUFFERED=1'])
 
 # Horovod's programs draw their data at their start: a sitecustomize seeds that, and prints the weights at the end.

@@ -73,6 +73,10 @@ TEST(torchruns_options_say_whether_it_survives_a_loss)
         {"python3 train.py --nnodes-file 1:4", false},
         {"torchrun train.py --nnodes", false},
         {"python3 -m torch.distributed.run --nnodes 1:2", true},
+        {"/usr/bin/python3 train.py --max_restarts 3 --nnodes 1:4", false},
+        {"torchrun --nnodes 2 train.py --max_restarts 3", false},
+        {"bash -e -c 'cd x && torchrun --max_restarts 3 train.py'", true},
+        {"bash -e -c 'python3 train.py --max_restarts 3'", false},
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
