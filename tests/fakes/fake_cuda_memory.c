@@ -97,6 +97,7 @@ static void remember(struct CUctx_st *context, void *at, size_t bytes, enum kind
 static void forget(struct piece *gone)
 {
     struct piece **at = &pieces;
+    size_t first;
 
     while (*at != gone) {
         at = &(*at)->next;
@@ -104,11 +105,15 @@ static void forget(struct piece *gone)
     *at = gone->next;
     gone->context->allocations--;
     free(gone);
+    first = range_first;
     range_first = range_used;
     for (const struct piece *piece = pieces; piece; piece = piece->next) {
         if ((piece->kind == DEVICE || piece->kind == IMPORTED) && (size_t)(piece->at - range) < range_first) {
             range_first = (size_t)(piece->at - range);
         }
+    }
+    if (range_first > first) { /* the device too finds there that the memory was released (SIGBUS) */
+        mprotect(range + first, range_first - first, PROT_READ | PROT_WRITE);
     }
 }
 
